@@ -1,0 +1,74 @@
+"""What every benchmark does before it counts: which reply belongs to which sample, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from grand3d.errors import GrandError
+from grand3d.files import shown
+from grand3d.sample import Data, Reply, Sample
+
+MISSING = ("wrong", "skip")
+
+
+def pair(
+    data: Data, replies: Sequence[Reply], task: str, missing: str | None
+) -> tuple[list[tuple[Sample, Reply | None]], dict[str, int]]:
+    """Every sample of a task with its reply, and the counts a report must show.
+
+    Args:
+        missing: ``wrong`` keeps a sample without a reply (its reply is None); ``skip`` leaves it out of every denominator;
+            None refuses.
+
+    Returns:
+        Pairs in the order of the data, and counts: ``n`` (pairs), ``missing`` (samples without a reply), ``extra`` (replies
+        to samples that are not scored here), ``other_tasks`` (samples of other tasks), ``unfinished`` (replies cut off).
+
+    Raises:
+        GrandError: If no sample is of the task, no reply fits, a sample has two replies, a reply names another scene, or
+            replies are missing and ``missing`` is None.
+    """
+    if missing is not None and missing not in MISSING:
+        raise GrandError(f"missing is {shown(missing)}, expected one of {', '.join(MISSING)}")
+    samples = [sample for sample in data.samples if sample.task == task]
+    if not samples:
+        raise GrandError(f"the data hold no sample of task {task!r} among {len(data.samples)} samples: nothing to score")
+    by_id: dict[str, Reply] = {}
+    for reply in replies:
+        if reply.sample_id in by_id:
+            raise GrandError(f"sample {shown(reply.sample_id)} has two replies; which one counts?", "second reply")
+        by_id[reply.sample_id] = reply
+    for sample in samples:
+        reply = by_id.get(sample.sample_id)
+        if reply is not None and reply.scene_id != sample.scene_id:
+            text = f"the reply is about scene {shown(reply.scene_id)}, the sample about {shown(sample.scene_id)}"
+            raise GrandError(f"sample {shown(sample.sample_id)}: {text}; are the replies from other data?")
+    absent = [sample.sample_id for sample in samples if sample.sample_id not in by_id]
+    if len(absent) == len(samples) and replies:
+        first = f"first reply: {shown(replies[0].sample_id)}, first sample: {shown(absent[0])}"
+        raise GrandError(f"none of the {len(replies)} replies is to one of the {len(samples)} samples ({first})")
+    if absent and missing is None:
+        first = f"(first: {absent[0]}). Pass --missing=wrong to count them as wrong, --missing=skip to leave them out."
+        raise GrandError(f"{len(absent)} of {len(samples)} samples have no reply {first}", "missing reply")
+    pairs = [(sample, by_id.get(sample.sample_id)) for sample in samples]
+    if missing == "skip":
+        pairs = [(sample, reply) for sample, reply in pairs if reply is not None]
+    counts = {
+        "n": len(pairs),
+        "missing": len(absent),
+        "extra": len(by_id) - (len(samples) - len(absent)),
+        "other_tasks": len(data.samples) - len(samples),
+        "unfinished": sum(reply is not None and not reply.finished for _, reply in pairs),
+    }
+    return pairs, counts
+
+
+def percent(value: float) -> float | None:
+    """A fraction in percent; None (JSON null) for NaN, a figure over nothing."""
+    return None if math.isnan(value) else 100 * float(value)
+
+
+def percents(rates: Mapping[str, float]) -> dict[str, float | None]:
+    """:func:`percent` of every value."""
+    return {name: percent(value) for name, value in rates.items()}

@@ -1,0 +1,246 @@
+"""3D-POPE: are there any such things in the room? Asked in three splits (types) of equally many yes and no, in four wordings.
+
+Two rules read a reply, side by side. ``strict`` is the public script's: yes is the bare word "yes" (any case, full stop
+allowed), everything else is no. ``words`` reads what the sentence says, and counts what says nothing as unknown: no yes, and
+never right. Figures are in percent. Precision, recall and F1 are those of yes.
+
+About a fifth of the popular and adversarial "no" labels of scannet200 name a thing that the scan holds, so no model can
+reach 100 there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grand3d import markup
+from grand3d.bench.common import pair, percent, percents
+from grand3d.bench.nouns import forms, words
+from grand3d.errors import GrandError
+from grand3d.files import Rejects, field, read_json, read_text, shown
+from grand3d.metrics import binary_rates, bootstrap, confusion
+from grand3d.sample import Data, Reply, Sample, load_replies
+from grand3d.scene import Object
+
+TASK = "existence"
+Floats = NDArray[np.float64]
+
+_PAPER = "3D-GRAND, Table 3"
+PAPER: tuple[dict[str, Any], ...] = tuple(
+    {"name": name, "type": kind, "precision": p, "recall": r, "f1": f1, "accuracy": acc, "yes": yes, "source": _PAPER}
+    for name, kind, p, r, f1, acc, yes in (
+        ("3D-GRAND 7B", "random", 93.34, 84.25, 88.56, 89.12, 45.13),
+        ("3D-GRAND 7B", "popular", 73.05, 84.28, 78.26, 76.59, 57.69),
+        ("3D-GRAND 7B", "adversarial", 69.86, 84.21, 76.37, 73.95, 60.26),
+        ("LEO", "random", 51.95, 77.65, 62.25, 52.91, 74.73),
+        ("LEO", "popular", 48.30, 77.65, 59.55, 47.27, 80.38),
+        ("LEO", "adversarial", 48.47, 77.98, 59.78, 47.52, 80.45),
+    )
+)
+
+_ASKED = re.compile(r"\b(?:any|an?|some)\s+(.+?)\s*(?:\b(?:in|inside|within)\s+(?:the|this)\s+(?:room|scene|scan)\s*)?\?*$", re.I)
+_NEGATIONS = frozenset(("no", "not", "none", "nothing", "never", "neither", "nor", "without", "cannot"))
+_UNSURE = re.compile(
+    r"\b(?:not (?:sure|certain|clear|known)|un(?:sure|certain|clear|known)|maybe|perhaps|possibly|hard to (?:say|tell)"
+    r"|(?:do not|don't|cannot|can't|could not|couldn't|unable to) (?:know|tell|say|determine|answer|be sure))\b"
+)
+_AFFIRMS = re.compile(
+    r"\b(?:there (?:is|are|was|were)|there's|(?:can|do|could) (?:see|find|spot)"
+    r"|(?:it|they|room|scene|i) (?:does|do|has|have|contains))\b"
+)
+
+
+def read_strict(text: str) -> bool | None:
+    """True for the bare word yes, False for the bare word no, None for all else (which the public script counts as no)."""
+    return {"yes": True, "no": False}.get(text.lower().strip().rstrip("."))
+
+
+def read_words(text: str) -> bool | None:
+    """What a reply says: True, False, or None when it says neither or both.
+
+    In this order: ``yes`` and ``no`` side by side say nothing; a leading yes or no decides; doubt says nothing; then any
+    word of negation says no, a yes or an affirming verb ("there are", "you can find") says yes.
+    """
+    plain = markup.plain(text).lower().replace("\u2019", "'")
+    parts = words(plain)
+    if not parts or re.search(r"\b(?:yes\W+(?:and|or|/)?\W*no|no\W+(?:and|or|/)?\W*yes)\b", plain):
+        return None
+    if parts[0] in ("yes", "yeah", "yep"):
+        return True
+    if parts[0] in ("no", "nope"):
+        return False
+    if _UNSURE.search(plain):
+        return None
+    if any(word in _NEGATIONS or word.endswith("n't") for word in parts):
+        return False
+    return True if "yes" in parts or _AFFIRMS.search(plain) else None
+
+
+RULES: dict[str, Callable[[str], bool | None]] = {"strict": read_strict, "words": read_words}
+
+
+def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> dict[str, Any]:
+    """Score replies to existence questions.
+
+    Args:
+        data: Samples of the task ``existence`` with answers that start with yes or no; ``meta.type`` and ``meta.template``
+            part the report (``all`` and ``-`` without them).
+        missing: See :func:`grand3d.bench.common.pair`; ``skip`` is the public script's way.
+
+    Returns:
+        ``counts``, and ``rows``: per type, template and rule: n, unknown, precision, recall, f1, accuracy, yes,
+        accuracy_answered (unknown ones left out), f1_low, f1_high (95 %, bootstrap over scenes). Where a type has several
+        templates, a row ``mean`` holds the mean over them, and f1_min and f1_max their spread.
+
+    Raises:
+        GrandError: If replies and data do not fit together, or an answer is neither yes nor no.
+    """
+    pairs, counts = pair(data, replies, TASK, missing)
+    samples = [sample for sample, _ in pairs]
+    rows = []
+    for rule, read in RULES.items():
+        said = [read(reply.text) if reply is not None else None for _, reply in pairs]
+        open_ones = [value is None and (reply is None or rule != "strict") for value, (_, reply) in zip(said, pairs, strict=True)]
+        counts[f"unknown_{rule}"] = said.count(None)
+        rows += [{"rule": rule} | row for row in _rows(samples, said, open_ones)]
+    return {
+        "benchmark": "pope",
+        "counts": counts,
+        "rules": {
+            "strict": "yes is the bare word 'yes'; everything else is no",
+            "words": "what the sentence says; unknown is no yes, and never right",
+            "f1": "of yes; mean over templates where there are several",
+            "missing": missing or "none missing",
+            "interval": "95 %, bootstrap over scenes",
+        },
+        "rows": rows,
+        "baselines": baselines(data),
+        "paper": list(PAPER),
+    }
+
+
+def _is_yes(sample: Sample) -> bool:
+    first = words(sample.answer)[:1]
+    if first not in (["yes"], ["no"]):
+        raise GrandError(f"sample {shown(sample.sample_id)}: answer is {shown(sample.answer)}, expected Yes or No first")
+    return first == ["yes"]
+
+
+def _rows(samples: Sequence[Sample], said: Sequence[bool | None], unanswered: Sequence[bool]) -> list[dict[str, Any]]:
+    """Rates per type and template, and their means over the templates of a type.
+
+    ``unanswered`` marks what is never right, not even where no is; an unknown word of the strict rule is a no instead.
+    """
+    truth = np.array([_is_yes(sample) for sample in samples], bool)
+    yes, unknown = (np.array([value is wanted for value in said], bool) for wanted in (True, None))
+    kinds = np.array([str(sample.meta.get("type", "all")) for sample in samples])
+    templates = np.array([str(sample.meta.get("template", "-")) for sample in samples])
+    scenes = np.array([sample.scene_id for sample in samples])
+    given_up = np.array(unanswered, bool)
+    columns = np.column_stack([confusion(truth, yes), unknown, given_up, given_up & ~truth]).astype(np.float64)
+    rows = []
+    for kind in dict.fromkeys(kinds):
+        names = list(dict.fromkeys(templates[kinds == kind]))
+        masks = [(kinds == kind) & (templates == name) for name in names]
+        for name, mask in zip(names, masks, strict=True):
+            rows.append({"type": str(kind), "template": str(name)} | _row(columns, [mask], scenes))
+        if len(names) > 1:
+            each = [row["f1"] for row in rows[-len(names) :]]
+            spread = {"f1_min": min(each), "f1_max": max(each)}
+            rows.append({"type": str(kind), "template": "mean"} | _row(columns, masks, scenes) | spread)
+    return rows
+
+
+def _row(columns: Floats, masks: Sequence[NDArray[np.bool_]], scenes: NDArray[Any]) -> dict[str, Any]:
+    """One report row: rates averaged over the given parts, with the interval of their mean F1."""
+    parts = [_rates(columns[mask].sum(axis=0)) for mask in masks]
+    rates = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
+    inside = np.any(masks, axis=0)
+    blocks = np.concatenate([columns[inside, :4] * mask[inside, None] for mask in masks], axis=1)
+
+    def mean_f1(sums: Floats) -> Floats:
+        return binary_rates(sums.reshape(len(sums), len(masks), 4))["f1"].mean(axis=1)
+
+    low, high = bootstrap(blocks, scenes[inside], mean_f1)
+    counts = {"n": int(inside.sum()), "unknown": int(columns[inside, 4].sum())}
+    return counts | percents(rates) | {"f1_low": percent(low), "f1_high": percent(high)}
+
+
+def _rates(sums: Floats) -> dict[str, float]:
+    """Rates of one part from its column sums."""
+    tp, fp, fn, tn, _, given_up, given_up_no = (float(x) for x in sums)
+    total, right = tp + fp + fn + tn, tp + tn - given_up_no
+    rates = {name: float(value) for name, value in binary_rates(sums[:4]).items()}
+    answered = total - given_up
+    return rates | {"accuracy": right / total, "accuracy_answered": right / answered if answered else math.nan}
+
+
+def asked_noun(question: str) -> str | None:
+    """What a question asks for: ``trash cans`` in ``Are there any trash cans in the room?``; None when it cannot be told."""
+    match = _ASKED.search(markup.plain(question).strip())
+    return match[1] if match else None
+
+
+def holds(noun: str, objects: Iterable[Object]) -> bool:
+    """Whether an object bears this category, in the singular or the plural."""
+    wanted = forms(noun)
+    return any(wanted & forms(item.category) for item in objects)
+
+
+def look_up(sample: Sample, objects: Iterable[Object]) -> bool:
+    """The answer without a model: is the asked noun among the categories of the scene's objects?"""
+    noun = asked_noun(sample.text)
+    return noun is not None and holds(noun, objects)
+
+
+def baselines(data: Data) -> list[dict[str, Any]]:
+    """Rows that need no model: ``look-up`` (:func:`look_up`) and ``always yes``, per type and template."""
+    samples = [sample for sample in data.samples if sample.task == TASK]
+    found = [look_up(sample, data.scenes[sample.scene_id].objects) for sample in samples]
+    all_answered = [False] * len(samples)
+    rows = [{"name": "look-up"} | row for row in _rows(samples, found, all_answered)]
+    return rows + [{"name": "always yes"} | row for row in _rows(samples, [True] * len(samples), all_answered)]
+
+
+def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Reply]:
+    """Read replies to these data: our own ``replies.jsonl``, or a result file as LEO and the public script use it.
+
+    Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A row answers the
+    questions of its scene with the same text, of every type in the data, so give data of the file's own type. Rows for
+    other questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
+
+    Raises:
+        GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
+    """
+    if '"sample_id"' in read_text(path).split("\n", 1)[0]:
+        return load_replies(path, rejects)
+    document = read_json(path)
+    if isinstance(document, dict) and len(document) == 1:
+        document = next(iter(document.values()))
+    if not isinstance(document, list):
+        raise GrandError(f"{path}: expected a list of results of one model, seen {shown(document)}", "wrong type")
+    rejects = rejects if rejects is not None else Rejects()
+    said: dict[tuple[str, str], str] = {}
+    for index, row in enumerate(document):
+        try:
+            if not isinstance(row, dict):
+                raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
+            question = field(row, "instruction", str, "").replace("<image>", "").strip()
+            key, text = (field(row, "scene_id", str, ""), question), field(row, "response", str, "")
+            if said.setdefault(key, text) != text:
+                raise GrandError(
+                    f"{shown(question)} in {key[0]} was answered {shown(said[key])} before, now {shown(text)}", "contradiction"
+                )
+        except GrandError as error:
+            rejects.add(f"{path}: row {index}", str(error), row, error.cause)
+    return [
+        Reply(sample.sample_id, sample.scene_id, said[sample.scene_id, sample.text])
+        for sample in data.samples
+        if sample.task == TASK and (sample.scene_id, sample.text) in said
+    ]

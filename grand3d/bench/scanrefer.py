@@ -1,0 +1,262 @@
+"""ScanRefer: which object does a description mean, scored by the overlap of boxes.
+
+The official rule: IoU of axis-aligned boxes in float64 with 1e-8 added to the union, a hit at ``>=`` the threshold, mean over
+descriptions. All figures of a report are in percent. Data without separate true boxes (synthetic rooms, or prompts that show
+the true boxes) are scored by the same rule on their own boxes, and by the id that was picked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grand3d import boxes, markup
+from grand3d.bench.common import pair, percent
+from grand3d.bench.nouns import first_mention
+from grand3d.errors import GrandError
+from grand3d.files import read_text, shown
+from grand3d.metrics import accuracy_at, mean_interval
+from grand3d.sample import Data, Reply, Sample
+from grand3d.scene import Object, Scene
+from grand3d.serial import merge_duplicates
+
+TASK = "object_reference"
+THRESHOLDS = (0.25, 0.5)
+
+PAPER: tuple[dict[str, Any], ...] = (
+    {"name": "3D-GRAND 7B, grounded", "acc25": 38.0, "acc50": 27.4, "n": 9508, "source": "3D-GRAND, Table 5"},
+    {"name": "3D-GRAND 7B, not grounded", "acc25": 34.2, "acc50": 24.3, "n": 9508, "source": "3D-GRAND"},
+    {"name": "Mask3D top 40, best box", "acc25": 80.9, "acc50": 61.0, "n": 9508, "source": "3D-GRAND, Table 6"},
+    {"name": "ScanRefer", "acc25": 37.3, "acc50": 24.3, "n": 9508, "source": "3D-GRAND, Table 5"},
+    {"name": "3D-VisTA, zero-shot", "acc25": 33.2, "acc50": 29.6, "n": 9508, "source": "3D-GRAND, Table 5"},
+    {"name": "3D-LLM", "acc25": 30.3, "acc50": None, "n": 9508, "source": "3D-GRAND, Table 5"},
+    {"name": "LLM-Grounder", "acc25": 17.1, "acc50": 5.3, "n": 9508, "source": "3D-GRAND, Table 5"},
+)
+
+NYU40_NAMES = (
+    *("cabinet", "bed", "chair", "sofa", "table", "door", "window", "bookshelf", "picture", "counter"),
+    *("desk", "curtain", "refrigerator", "shower curtain", "toilet", "sink", "bathtub"),
+)
+"""The 17 named classes of the official unique/multiple rule; everything else is ``others``."""
+
+
+def read_labels(path: str | Path) -> dict[str, str]:
+    """ScanNet's label table (TSV): raw category -> one of NYU40_NAMES, or ``others``.
+
+    Raises:
+        GrandError: If the table lacks one of the two columns.
+    """
+    lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
+    head = lines[0] if lines else []
+    if "raw_category" not in head or "nyu40class" not in head:
+        raise GrandError(f"{path}: expected the columns raw_category and nyu40class, seen {shown(head)}")
+    raw, nyu40 = head.index("raw_category"), head.index("nyu40class")
+    named = {name: name for name in NYU40_NAMES} | {"refridgerator": "refrigerator"}  # the spelling of the 2017 table
+    return {line[raw]: named.get(line[nyu40], "others") for line in lines[1:] if len(line) > max(raw, nyu40)}
+
+
+def unique_objects(scenes: Mapping[str, Scene], labels: Mapping[str, str] | None = None) -> dict[tuple[str, str], bool]:
+    """Whether an object is the only one of its class among the objects of its scene: {(scene_id, object_id): unique}.
+
+    Args:
+        scenes: True boxes. For the official rule these must be the referred objects of the whole split and no others.
+        labels: From raw label to class, as :func:`read_labels` gives; a label it does not hold is ``others``. None takes
+            the raw label itself as the class.
+    """
+    out = {}
+    for scene in scenes.values():
+        classes = [_class(item, labels) for item in scene.objects]
+        count = Counter(classes)
+        for item, name in zip(scene.objects, classes, strict=True):
+            out[scene.scene_id, item.object_id] = count[name] == 1
+    return out
+
+
+def _class(item: Object, labels: Mapping[str, str] | None) -> str:
+    name = " ".join(item.category.lower().replace("_", " ").split())
+    return name if labels is None else labels.get(name, "others")
+
+
+def read_reply(reply: Reply) -> tuple[tuple[str, ...] | None, bool]:
+    """The object ids a reply answers with, in its order, and whether only lenient reading found them.
+
+    ``<obj_k>`` is ``reply.object_ids[k]``; a reply without ``object_ids`` speaks of object ids itself. Ids that no object
+    bears come back as ``""``. None when no answer can be read.
+    """
+    ids, lenient = markup.answer_ids(markup.parse(reply.text)), False
+    if ids is None:
+        ids, lenient = markup.answer_ids(markup.parse(reply.text, lenient=True)), True
+    if ids is None:
+        return None, False
+    if not reply.object_ids:
+        return ids, lenient
+    table = {f"obj_{k}": object_id for k, object_id in enumerate(reply.object_ids)}
+    return tuple(table.get(i, "") for i in ids), lenient
+
+
+def score(
+    data: Data,
+    replies: Sequence[Reply],
+    missing: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    eps: float = boxes.SCANREFER_EPS,
+) -> dict[str, Any]:
+    """Score replies to descriptions.
+
+    Of several ids in an answer the first counts. A reply without a readable answer, with an empty one, or whose first id no
+    object bears, is wrong and counted.
+
+    Args:
+        data: With ``truth``: replies pick among ``scenes``, targets are in ``truth``, one each. Without: both in ``scenes``;
+            a sample may then have several targets or none, and is right when exactly those are named.
+        missing: See :func:`grand3d.bench.common.pair`.
+        labels: From :func:`read_labels`; adds the rows of the official unique/multiple rule.
+        eps: Added to the union, cubic metres.
+
+    Returns:
+        ``counts``, ``rules``, and ``rows``: per subset n, acc25, acc50 (and acc_id without ``truth``), each with ``_low`` and
+        ``_high``, the 95 % interval clustered by scene. Percent.
+
+    Raises:
+        GrandError: If replies and data do not fit together.
+    """
+    pairs, counts = pair(data, replies, TASK, missing)
+    counts |= dict.fromkeys(("unparsable", "lenient", "empty", "unknown_ids", "several_ids"), 0)
+    answers = data.scenes if data.truth is None else data.truth
+    overlap, by_id = np.zeros(len(pairs)), np.zeros(len(pairs))
+    same = {scene_id: merge_duplicates(data.scenes[scene_id])[1] for scene_id in {s.scene_id for s, _ in pairs}}
+    for row, (sample, reply) in enumerate(pairs):
+        if data.truth is not None and len(sample.target_ids) != 1:
+            found = f"{len(sample.target_ids)} targets"
+            raise GrandError(f"sample {shown(sample.sample_id)} has {found}; against true boxes a description has exactly one")
+        picked = _picked(reply, data.scenes[sample.scene_id], counts)
+        if len(sample.target_ids) == 1:
+            overlap[row] = _overlap(picked, data.scenes[sample.scene_id], answers[sample.scene_id], sample, eps)
+            picked = picked[:1] if picked is not None else None
+        if data.truth is None and picked is not None:
+            keep = same[sample.scene_id]
+            by_id[row] = {keep.get(i, i) for i in picked} == {keep.get(i, i) for i in sample.target_ids}
+            if len(sample.target_ids) != 1:
+                overlap[row] = by_id[row]
+    figures = {f"acc{round(100 * t)}": overlap >= t for t in THRESHOLDS}
+    if data.truth is None:
+        figures["acc_id"] = by_id
+    return {
+        "benchmark": "scanrefer",
+        "counts": counts,
+        "rules": {
+            "iou": f"axis-aligned, float64, {eps:g} added to the union, hit at >= the threshold",
+            "several_ids": "the first id counts",
+            "missing": missing or "none missing",
+            "interval": "95 %, bootstrap over scenes",
+        },
+        "rows": _rows([sample for sample, _ in pairs], figures, answers, labels),
+        "baselines": baselines(data, eps),
+        "paper": list(PAPER),
+    }
+
+
+def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int]) -> tuple[str, ...] | None:
+    """The known objects of a reply; None when it has no usable answer, which is counted."""
+    if reply is None:
+        return None
+    ids, lenient = read_reply(reply)
+    counts["lenient"] += lenient
+    if ids is None:
+        counts["unparsable"] += 1
+        return None
+    counts["empty"] += not ids
+    counts["several_ids"] += len(ids) > 1
+    known = set(scene.object_ids)
+    strangers = [i for i in reply.object_ids if i not in known]
+    if strangers:
+        text = f"object_ids names {shown(strangers)}, which scene {shown(scene.scene_id)} does not have"
+        raise GrandError(f"reply {shown(reply.sample_id)}: {text}; was it made from other scenes?")
+    if any(i not in known for i in ids[:1]):
+        counts["unknown_ids"] += 1
+        return None
+    return tuple(i for i in ids if i in known)
+
+
+def _overlap(picked: tuple[str, ...] | None, shown_scene: Scene, answers: Scene, sample: Sample, eps: float) -> float:
+    if not picked:
+        return 0.0
+    target = boxes.objects_bounds([answers[sample.target_ids[0]]])
+    return float(boxes.iou(boxes.objects_bounds([shown_scene[picked[0]]]), target, eps)[0, 0])
+
+
+def _rows(
+    samples: list[Sample],
+    figures: Mapping[str, NDArray[Any]],
+    answers: Mapping[str, Scene],
+    labels: Mapping[str, str] | None,
+) -> list[dict[str, Any]]:
+    scenes = np.array([sample.scene_id for sample in samples])
+    everything = np.ones(len(samples), bool)
+    subsets = [("all", everything)]
+    if all(len(sample.target_ids) == 1 for sample in samples):
+        rules = [("raw label", None)] if labels is None else [("raw label", None), ("official classes", labels)]
+        for name, table in rules:
+            alone = unique_objects(answers, table)
+            unique = np.array([alone[sample.scene_id, sample.target_ids[0]] for sample in samples], bool)
+            subsets += [(f"unique ({name})", unique), (f"multiple ({name})", ~unique)]
+    rows = []
+    for name, mask in subsets:
+        row: dict[str, Any] = {"name": name, "n": int(mask.sum())}
+        for figure, hits in figures.items():
+            low, high = mean_interval(hits[mask], scenes[mask])
+            row |= {figure: percent(accuracy_at(hits[mask], 1)), f"{figure}_low": percent(low), f"{figure}_high": percent(high)}
+        rows.append(row)
+    return rows
+
+
+def baselines(data: Data, eps: float = boxes.SCANREFER_EPS) -> list[dict[str, Any]]:
+    """Rows that need no model, over the samples with one target: percent and n.
+
+    ``first mention``: of the categories in the scene, the one the description names earliest (the longest name first), and of
+    its objects the one of highest score; wrong when none is named. ``best box``: the box with the most overlap, which no
+    choice can exceed.
+    """
+    answers = data.scenes if data.truth is None else data.truth
+    samples = [s for s in data.samples if s.task == TASK and len(s.target_ids) == 1]
+    chosen, best = [], []
+    for sample in samples:
+        scene = data.scenes[sample.scene_id]
+        overlap = boxes.iou(
+            boxes.objects_bounds(scene.objects), boxes.objects_bounds([answers[sample.scene_id][sample.target_ids[0]]]), eps
+        )[:, 0]
+        index = mentioned_object(markup.plain(sample.text), scene.objects)
+        chosen.append(0.0 if index is None else overlap[index])
+        best.append(overlap.max(initial=0.0))
+    return [_baseline("first mention", chosen), _baseline("best box", best)]
+
+
+def _baseline(name: str, overlap: Sequence[float]) -> dict[str, Any]:
+    return {"name": name, "n": len(overlap)} | {f"acc{round(100 * t)}": percent(accuracy_at(overlap, t)) for t in THRESHOLDS}
+
+
+def mentioned_object(expression: str, objects: Sequence[Object]) -> int | None:
+    """Index of the first-mention answer among the objects; None when the expression names no category of theirs."""
+    named = first_mention(expression, {item.category for item in objects})
+    found = [index for index, item in enumerate(objects) if item.category in named]
+    return max(found, key=lambda index: _score(objects[index]), default=None)
+
+
+def _score(item: Object) -> float:
+    return 1.0 if item.score is None else item.score
+
+
+def upper_bound(proposals: Mapping[str, Scene], truth: Mapping[str, Scene], eps: float = boxes.SCANREFER_EPS) -> dict[str, Any]:
+    """Best overlap of any proposal with each true object, one row per object (``best box`` weighs by descriptions)."""
+    best: list[float] = []
+    for scene_id, scene in truth.items():
+        if scene_id not in proposals:
+            raise GrandError(f"scene {shown(scene_id)} has true boxes but no proposals")
+        ours = boxes.objects_bounds(proposals[scene_id].objects)
+        best += boxes.iou(ours, boxes.objects_bounds(scene.objects), eps).max(axis=0, initial=0.0).tolist()
+    return _baseline("best box per object", best)

@@ -1,0 +1,222 @@
+"""A conversation about one scene, for the terminal and for viewers; and finding the scene that is to be talked about."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grand3d import markup
+from grand3d.config import PromptConfig
+from grand3d.convert.graphs import read_graphs
+from grand3d.errors import GrandError
+from grand3d.files import read_text, shown
+from grand3d.prompts import Turn, chat_dialogue, reference_question
+from grand3d.scene import Object, Scene, load_scenes
+from grand3d.serial import SceneText, fit_scene
+
+if TYPE_CHECKING:
+    from grand3d.generate import Memory, Sampling
+
+DEMO = Path(__file__).parent / "data" / "demo_room.jsonl"
+MIN_QUESTION = 64  # tokens that must be left for a question
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A phrase of a reply with the real objects it names.
+
+    Attributes:
+        unknown: Ids that no object of the prompt bears.
+        is_answer: Whether it stands in the answer block.
+        start: Where it begins in the reply.
+        end: Behind its id list.
+    """
+
+    phrase: str
+    objects: tuple[Object, ...]
+    unknown: tuple[str, ...]
+    is_answer: bool
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply in a conversation.
+
+    Attributes:
+        text: As the model wrote it.
+        finished: False when the token limit cut it.
+        num_forgotten: Oldest turns that were left out of the prompt so far, for want of room.
+    """
+
+    question: str
+    text: str
+    mentions: tuple[Mention, ...]
+    finished: bool
+    num_forgotten: int
+
+
+class Conversation:
+    """One scene, one model and the turns so far; every conversation has its own.
+
+    The scene text is read by the model once. When the context is full, the oldest turns are left out of the prompt.
+
+    Raises:
+        GrandError: With token counts, if the scene alone does not fit the context.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        prompt: PromptConfig,
+        scene: Scene,
+        max_new_tokens: int = 256,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.model, self.tokenizer, self.prompt, self.scene = model, tokenizer, prompt, scene
+        self.max_new_tokens, self.sampling = max_new_tokens, sampling
+        positions = getattr(model.config, "max_position_embeddings", prompt.max_tokens)
+        self.limit = min(prompt.max_tokens, positions) - max_new_tokens
+        self.scene_text = self._fit()
+        self.history: tuple[Turn, ...] = ()
+        self.num_forgotten = 0
+        self._memory: Memory = {}
+
+    def ask(self, question: str, on_token: Callable[[str], None] | None = None) -> Answer:
+        """Ask a question as it is; the turn joins the history once it is answered.
+
+        Raises:
+            GrandError: With token counts, if the question does not fit the context.
+        """
+        from grand3d.generate import GREEDY, generate
+
+        kept = self.history[self.num_forgotten :]
+        encoded = self._encode(kept, question)
+        while len(encoded) > self.limit and kept:
+            kept = kept[1:]
+            encoded = self._encode(kept, question)
+        if len(encoded) > self.limit:
+            raise GrandError(
+                f"the question is too long: {len(encoded.suffix)} tokens beside {len(encoded.prefix)} of scene and instructions, "
+                f"and {self.limit} fit beside a reply of {self.max_new_tokens}"
+            )
+        requests, sampling = [encoded], self.sampling or GREEDY
+        ((_, text, finished),) = generate(
+            self.model, self.tokenizer, requests, self.max_new_tokens, 1, sampling, on_token, self._memory
+        )
+        self.num_forgotten = len(self.history) - len(kept)
+        self.history = (*self.history, Turn(question, text))
+        return Answer(question, text, resolve(text, self.scene, self.scene_text), finished, self.num_forgotten)
+
+    def ground(self, expression: str, on_token: Callable[[str], None] | None = None) -> Answer:
+        """Ask which object an expression refers to, in the words the model was trained with."""
+        return self.ask(reference_question(expression, self.prompt), on_token)
+
+    def reset(self) -> None:
+        """Forget all turns."""
+        self.history, self.num_forgotten = (), 0
+
+    def _encode(self, history: tuple[Turn, ...], question: str) -> Any:
+        from grand3d.tokens import encode
+
+        return encode(self.tokenizer, chat_dialogue(history, question, self.scene_text, self.prompt))
+
+    def _fit(self) -> SceneText:
+        """The scene text, with so many proposals left out that a question still fits."""
+
+        def count(words: str) -> int:
+            return len(self.tokenizer.encode(words, add_special_tokens=False))
+
+        self.scene_text = fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k)
+        tokens = count(self.scene_text.text)
+        around = len(self._encode((), "")) - tokens
+        room = self.limit - around - MIN_QUESTION
+        if tokens <= room:
+            return self.scene_text
+        try:
+            return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, max(room, 1), count)
+        except GrandError:
+            raise GrandError(
+                f"scene {self.scene.scene_id!r} does not fit the context: {tokens} tokens of scene, {around} of instructions, "
+                f"{MIN_QUESTION} for a question and {self.max_new_tokens} for a reply; {self.limit + self.max_new_tokens} fit"
+            ) from None
+
+
+def resolve(text: str, scene: Scene, scene_text: SceneText) -> tuple[Mention, ...]:
+    """The phrases of a reply, in reading order, with the real objects that its ``<obj_k>`` mean. Never raises."""
+    parsed = markup.parse(text, lenient=True)
+    objects = {f"obj_{k}": scene[object_id] for k, object_id in enumerate(scene_text.object_ids)}
+    answer = {span.start for span in parsed.answer or ()}
+    return tuple(
+        Mention(
+            phrase=span.phrase,
+            objects=tuple(objects[i] for i in span.ids if i in objects),
+            unknown=tuple(i for i in span.ids if i not in objects),
+            is_answer=span.start in answer,
+            start=span.start,
+            end=span.end,
+        )
+        for span in parsed.spans
+    )
+
+
+def open_scenes(place: str) -> tuple[dict[str, Scene], str]:
+    """The scenes a name stands for, and the id of the one meant.
+
+    Args:
+        place: ``demo``; a scenes file (JSON lines), a graph file (JSON), or a data folder; each with ``:SCENE_ID`` behind it,
+            or without for the first scene.
+
+    Raises:
+        GrandError: If there is no such file or scene, with names that are near.
+    """
+    if place == "demo":
+        return load_scenes(DEMO), "demo"
+    path, wanted = Path(place), None
+    if not path.exists() and ":" in place:
+        head, _, wanted = place.rpartition(":")
+        path = Path(head)
+    if path.is_dir():
+        path = path / "scenes.jsonl"
+    if not path.exists():
+        around = [str(item) for item in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise GrandError(
+            f"no scene {place!r}: expected 'demo', a scenes.jsonl, a graph .json, or a data folder, each also as PLACE:SCENE_ID"
+            + nearest(place, ["demo", *around])
+        )
+    scenes = load_scenes(path) if _is_jsonl(path) else read_graphs(path, "graph")
+    if not scenes:
+        raise GrandError(f"{path}: holds no scene")
+    wanted = next(iter(scenes)) if wanted is None else wanted
+    if wanted not in scenes:
+        raise GrandError(f"{path}: {unknown_scene(wanted, scenes)}")
+    return scenes, wanted
+
+
+def unknown_scene(scene_id: str, scenes: Iterable[str]) -> str:
+    """What to say about a scene id that is not among the scenes."""
+    names = list(scenes)
+    hint = nearest(scene_id, names) or f"; there are {', '.join(names[:5])}" + (", ..." if len(names) > 5 else "")
+    return f"no scene {shown(scene_id)} among {len(names)}{hint}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean ...?`` with up to three names like this one, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 3)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _is_jsonl(path: Path) -> bool:
+    """Whether the first line is one scene; a graph file is one JSON document of scenes."""
+    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
+    try:
+        row = json.loads(first)
+    except ValueError:
+        return path.suffix == ".jsonl"
+    return isinstance(row, dict) and ("scene_id" in row or path.suffix == ".jsonl")

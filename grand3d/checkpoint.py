@@ -1,0 +1,137 @@
+"""Checkpoints of a run: written beside and renamed, so that an interrupted save leaves the previous one whole.
+
+A checkpoint holds what a run needs to go on bit for bit: adapter, optimizer (with ZeRO: one shard a process), random states
+of every process, the step, and the configuration and data it belongs to. The frozen base is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+
+from grand3d.errors import GrandError
+from grand3d.files import read_json, write_json
+
+FREE = ("train.log_every", "train.eval_every", "train.save_every", "train.keep_checkpoints", "train.tracker", "data.heldout")
+"""Settings that may differ on resume: they do not change what is learnt."""
+
+
+def keep_adapter_only(accelerator: Accelerator) -> None:
+    """Let ``save_state`` and ``load_state`` handle the adapter's weights and leave the frozen base out."""
+
+    def save(models: list[Any], weights: list[Any], folder: str) -> None:
+        if not weights:  # DeepSpeed writes its own files
+            return
+        weights.clear()
+        if accelerator.is_main_process:
+            state = get_peft_model_state_dict(accelerator.unwrap_model(models[0]))
+            save_file(
+                {name: value.detach().cpu().contiguous() for name, value in state.items()}, Path(folder) / "adapter.safetensors"
+            )
+
+    def load(models: list[Any], folder: str) -> None:
+        if not models:
+            return
+        model = accelerator.unwrap_model(models.pop())
+        set_peft_model_state_dict(model, load_file(Path(folder) / "adapter.safetensors"))
+
+    accelerator.register_save_state_pre_hook(save)
+    accelerator.register_load_state_pre_hook(load)
+
+
+def save_checkpoint(accelerator: Accelerator, run: Path, step: int, state: dict[str, Any], keep: int) -> Path:
+    """Write ``checkpoints/step_N``; all processes call it, the main one renames it and removes the oldest."""
+    folder = run / "checkpoints" / f"step_{step}"
+    beside = folder.with_name(f".step_{step}.part")
+    if accelerator.is_main_process:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+    accelerator.wait_for_everyone()
+    accelerator.save_state(str(beside), **({"exclude_frozen_parameters": True} if _deepspeed(accelerator) else {}))
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        write_json(beside / "state.json", {"step": step, **state})
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+        for old in list_checkpoints(run)[:-keep]:
+            shutil.rmtree(old)
+    accelerator.wait_for_everyone()
+    return folder
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """The whole checkpoints of a run, oldest first."""
+    found = [
+        (int(match[1]), path)
+        for path in (run / "checkpoints").glob("step_*")
+        if (match := re.fullmatch(r"step_(\d+)", path.name))
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def find_checkpoint(run: Path, resume: str) -> Path:
+    """``latest`` or a path to a checkpoint folder.
+
+    Raises:
+        GrandError: If there is none.
+    """
+    if resume == "latest":
+        found = list_checkpoints(run)
+        if not found:
+            raise GrandError(f"{run / 'checkpoints'}: no checkpoint to resume from; start the run without --resume")
+        return found[-1]
+    folder = Path(resume)
+    if not (folder / "state.json").exists():
+        raise GrandError(
+            f"{folder}: not a checkpoint (no state.json); expected a folder such as {run / 'checkpoints' / 'step_100'}"
+        )
+    return folder
+
+
+def read_state(folder: Path, state: dict[str, Any]) -> int:
+    """The step of a checkpoint, after checking that it belongs to this very run.
+
+    Raises:
+        GrandError: Naming every setting that differs.
+    """
+    saved = read_json(folder / "state.json")
+    faults = []
+    old, new = _flat(saved["config"]), _flat(state["config"])
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key) and not key.startswith(FREE):
+            faults.append(f"{key} is {json.dumps(new.get(key))}, was {json.dumps(old.get(key))}")
+    if saved["data"] != state["data"]:
+        faults.append(f"the training data changed (fingerprint {state['data']}, was {saved['data']})")
+    if saved["num_processes"] != state["num_processes"]:
+        faults.append(f"there are {state['num_processes']} processes, there were {saved['num_processes']}")
+    if faults:
+        raise GrandError(
+            f"{folder}: cannot resume, it would be another run:\n  "
+            + "\n  ".join(faults)
+            + "\nStart a new run in another folder."
+        )
+    return saved["step"]
+
+
+def load_checkpoint(accelerator: Accelerator, folder: Path) -> None:
+    """Restore adapter, optimizer and random states on every process."""
+    accelerator.load_state(str(folder), **({"load_module_strict": False} if _deepspeed(accelerator) else {}))
+
+
+def _deepspeed(accelerator: Accelerator) -> bool:
+    return accelerator.distributed_type.value == "DEEPSPEED"
+
+
+def _flat(value: Any, where: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {where: value}
+    return {
+        key: leaf for name, inner in value.items() for key, leaf in _flat(inner, f"{where}.{name}" if where else name).items()
+    }

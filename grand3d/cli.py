@@ -1,0 +1,165 @@
+"""The command line: its arguments, its exit codes. ``commands`` does the work and is imported when there is some."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from grand3d import __version__
+from grand3d.errors import GrandError
+
+SKIP_BAD = "leave out broken rows: they go to <output>.rejected.jsonl, and are counted by cause"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. A wrong input gives one message on stderr and 2, Ctrl-C 130."""
+    _quiet()
+    try:
+        options = _parse(list(sys.argv[1:] if argv is None else argv))
+        code = getattr(importlib.import_module("grand3d.commands"), options.command)(options)
+        sys.stdout.flush()
+        return code or 0
+    except GrandError as error:
+        print(f"grand3d: error: {error}", file=sys.stderr)
+        return 2
+    except SystemExit as error:  # argparse: 0 after --help, 2 after a usage error
+        return error.code if isinstance(error.code, int) else 2
+    except KeyboardInterrupt:
+        print("grand3d: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as head, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _quiet() -> None:
+    """Our own output is all there is: no banners of libraries, and warnings as one line without their source code."""
+    for name, value in (
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("TRANSFORMERS_VERBOSITY", "error"),
+        ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
+    ):
+        os.environ.setdefault(name, value)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if category is UserWarning:
+            print(f"grand3d: warning: {message}", file=sys.stderr)
+
+    warnings.showwarning = show
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    options, extra = parser.parse_known_args(argv)
+    if getattr(options, "command", "") == "train":  # argparse takes key=value only before the first option
+        options.overrides += [item for item in extra if not item.startswith("-")]
+        extra = [item for item in extra if item.startswith("-")]
+    if extra:
+        parser.error(f"unknown arguments: {' '.join(extra)}")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "grand3d", description="Language models that answer questions about 3D rooms in grounded text."
+    )
+    parser.add_argument("--version", action="version", version=f"grand3d {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, summary: str, example: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=f"example:  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        return made
+
+    sub = command("synth", "make a data folder of generated rooms", "grand3d synth rooms data/rooms --scenes 100 --seed 7")
+    sub.add_argument("kind", choices=["rooms"], help="what to make")
+    sub.add_argument("out", help="data folder to write")
+    sub.add_argument("--scenes", type=_positive, default=100, help="number of rooms (default: 100)")
+    sub.add_argument("--seed", type=int, default=0, help="the same seed gives the same rooms and texts (default: 0)")
+    sub.add_argument("--questions", type=_positive, default=32, help="questions a room (default: 32)")
+
+    example = "grand3d convert pope data/pope --questions scannet200/ --proposals proposals.json"
+    sub = command("convert", "make a data folder of a published data set", example)
+    sub.add_argument("--list", action="store_true", help="list the sources")
+    sub.add_argument("source", nargs="?", help="which data set; grand3d convert SOURCE --help names its files")
+    sub.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="OUT and the files of the source")
+
+    sub = command("check", "check a configuration, a scenes file or a data folder", "grand3d check configs/smollm2.yaml")
+    sub.add_argument("what", help="a .yaml, a .jsonl of scenes, or a data folder")
+    sub.add_argument("overrides", nargs="*", metavar="key=value", help="settings that replace those of the configuration")
+
+    sub = command("show", "print a sample as the model sees it, trained tokens in green", "grand3d show data/rooms --index 3")
+    sub.add_argument("data", help="data folder")
+    sub.add_argument("--index", type=int, default=0, help="which sample, from 0 (default: 0)")
+    sub.add_argument("--base", default="smollm2", help="whose tokenizer and chat template (default: smollm2)")
+    sub.add_argument("--config", help="take base and prompt settings from a configuration")
+
+    sub = command("train", "train an adapter", "grand3d train configs/smollm2.yaml train.learning_rate=1e-4 --out runs/mine")
+    sub.add_argument("config", help="a .yaml; grand3d check CONFIG prints it with all defaults")
+    sub.add_argument("overrides", nargs="*", metavar="key=value", default=[], help="settings that replace those of the file")
+    sub.add_argument("--out", help="run folder (default: runs/<name of the configuration>)")
+    sub.add_argument("--resume", metavar="latest|PATH", help="go on from the newest checkpoint, or from this one")
+    sub.add_argument("--dry-run", action="store_true", help="check all that needs no weights and print what a step costs")
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+
+    sub = command("predict", "answer all questions of a data folder", "grand3d predict default data/rooms replies.jsonl")
+    sub.add_argument("adapter", help="default (the shipped one), a run or adapter folder, or base:NAME for a base as it is")
+    sub.add_argument("data", help="data folder")
+    sub.add_argument("replies", help="replies file; one that an interrupted run left is completed")
+    sub.add_argument("--limit", type=_positive, help="only the first samples (score then needs --missing=skip)")
+    sub.add_argument("--scenes", type=_positive, help="only the first scenes")
+    sub.add_argument("--batch-size", type=_positive, default=64, help="questions of a scene at a time (default: 64)")
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    _add_reply_options(sub)
+
+    sub = command("score", "print the figures of a replies file", "grand3d score scanrefer data/scanrefer replies.jsonl")
+    sub.add_argument("bench", help="scanrefer, pope, or synth (every task there is)")
+    sub.add_argument("data", help="data folder")
+    sub.add_argument("replies", help="replies file")
+    sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
+    sub.add_argument("--json", action="store_true", help="the whole report as JSON")
+    sub.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+
+    sub = command("chat", "talk about a scene", "grand3d chat demo")
+    sub.add_argument("scene", help="demo, a scenes.jsonl, a graph .json, or a data folder; PLACE:SCENE_ID names one")
+    sub.add_argument("--adapter", default="default", help="as in predict (default: the shipped one)")
+    sub.add_argument("--json", action="store_true", help="answers as JSON lines")
+    _add_reply_options(sub)
+
+    sub = command("merge", "write base and adapter as one model folder", "grand3d merge runs/mine models/mine")
+    sub.add_argument("adapter", help="default, a run or adapter folder")
+    sub.add_argument("out", help="folder to write")
+    return parser
+
+
+def _add_reply_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--max-new-tokens", type=_positive, default=256, help="a reply is cut here (default: 256)")
+    sub.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token, always (default: 0)")
+    sub.add_argument("--top-p", type=float, default=1.0, help="draw from the likeliest tokens of this probability (default: 1)")
+    sub.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+    sub.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="number format (default: fp32)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
+    return number
+
+
+_positive.__name__ = "whole number"  # argparse names the type in its message

@@ -1,0 +1,228 @@
+"""What the command line does, one function a command. What needs torch is imported where it is used."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import inspect
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grand3d import repl
+from grand3d.bench import BENCHMARKS
+from grand3d.chat import Conversation, open_scenes
+from grand3d.config import PromptConfig, dump_yaml, load_config
+from grand3d.convert import CONVERTERS
+from grand3d.errors import GrandError, import_extra
+from grand3d.files import Rejects
+from grand3d.prompts import dialogue
+from grand3d.report import render
+from grand3d.sample import Data, load_data, load_replies, save_data
+from grand3d.scene import Scene, load_scenes
+from grand3d.serial import fit_scene
+
+if TYPE_CHECKING:
+    from grand3d.generate import Sampling
+
+
+def synth(options: argparse.Namespace) -> None:
+    from grand3d.synth import make_data
+
+    data = make_data(options.scenes, options.seed, options.questions)
+    save_data(options.out, data)
+    _say(f"{options.out}: {_size(data)}")
+
+
+def convert(options: argparse.Namespace) -> None:
+    if options.list or options.source is None:
+        for name, module in CONVERTERS.items():
+            print(f"{name:12}{(importlib.import_module(module).__doc__ or '').strip().splitlines()[0]}")
+        if options.source is None and not options.list:
+            raise GrandError("a source is needed: grand3d convert SOURCE OUT --FILE ..., see grand3d convert SOURCE --help")
+        return
+    if options.source not in CONVERTERS:
+        near = difflib.get_close_matches(options.source, CONVERTERS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise GrandError(f"source {options.source!r} is unknown, expected one of {', '.join(CONVERTERS)}{hint}")
+    module = importlib.import_module(CONVERTERS[options.source])
+    sub = argparse.ArgumentParser(
+        f"grand3d convert {options.source}", description=(module.__doc__ or "").strip().splitlines()[0], allow_abbrev=False
+    )
+    sub.add_argument("out", help="data folder to write")
+    for name, parameter in inspect.signature(module.convert).parameters.items():
+        if name in module.INPUTS:
+            needed = parameter.default is inspect.Parameter.empty
+            default = None if needed else parameter.default
+            sub.add_argument(f"--{name}", required=needed, default=default, metavar="FILE", help=module.INPUTS[name])
+    sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
+    inputs = vars(sub.parse_args(options.rest))
+    out, rejects = inputs.pop("out"), Rejects(inputs.pop("skip_bad"))
+    data = module.convert(**inputs, rejects=rejects)
+    save_data(out, data)
+    _say(f"{out}: {_size(data)}")
+    _save_rejects(rejects, out)
+
+
+def check(options: argparse.Namespace) -> int:
+    path, rejects = Path(options.what), Rejects(skip_bad=True)
+    if path.suffix in (".yaml", ".yml"):
+        print(dump_yaml(load_config(path, options.overrides)), end="")
+        return 0
+    if path.is_dir():
+        print(_size(load_data(path, rejects)))
+    elif path.suffix == ".jsonl":
+        print(f"{len(load_scenes(path, rejects))} scenes")
+    else:
+        raise GrandError(f"{path}: expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
+    for row in rejects.rows:
+        print(f"{row['where']}: {row['reason']}")
+    _count_rejects(rejects)
+    return 2 if rejects.rows else 0
+
+
+def show(options: argparse.Namespace) -> None:
+    import_extra("transformers", "train")
+    from grand3d.model import load_tokenizer
+    from grand3d.tokens import colour, encode
+
+    data = load_data(options.data)
+    if not 0 <= options.index < len(data.samples):
+        raise GrandError(f"{options.data}: --index is {options.index}, expected 0 to {len(data.samples) - 1}")
+    sample = data.samples[options.index]
+    config = load_config(options.config) if options.config else None
+    prompt = config.prompt if config else PromptConfig()
+    tokenizer = load_tokenizer(config.model.base if config else options.base)
+    learnable = data.truth is None  # targets among true objects are not among those shown
+    keep = sample.target_ids if learnable else ()
+    text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep)
+    encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=learnable))
+    print(colour(tokenizer, encoded))
+    counts = f"{len(encoded.prefix)} tokens of scene, {len(encoded.suffix)} of question and answer, {sum(encoded.mask)} trained"
+    _say(f"sample {sample.sample_id} ({sample.task}): {counts}, {text.num_dropped} objects left out")
+
+
+def train(options: argparse.Namespace) -> None:
+    config = load_config(options.config, options.overrides)
+    heldout = load_data(config.data.heldout) if config.data.heldout else None
+    _need_models()
+    from grand3d import evaluate
+    from grand3d.train import train
+
+    if options.dry_run:
+        from grand3d.plan import plan
+
+        print(plan(config))
+        return
+    figures = None
+    if heldout is not None:
+
+        def figures(model: Any, tokenizer: Any) -> dict[str, Any]:
+            return evaluate.heldout(model, tokenizer, heldout, config.prompt)
+
+    out = options.out or f"runs/{Path(options.config).stem}"
+    adapter = train(config, out, options.resume, figures, options.skip_bad)
+    _say(f"adapter: {adapter}")
+
+
+def predict(options: argparse.Namespace) -> None:
+    rejects = Rejects(options.skip_bad)
+    data = load_data(options.data, rejects)
+    sampling = _sampling(options)
+    from grand3d.evaluate import predict
+
+    done = predict(
+        options.adapter,
+        data,
+        options.replies,
+        options.max_new_tokens,
+        options.batch_size,
+        sampling,
+        options.dtype,
+        options.scenes,
+        options.limit,
+        rejects,
+    )
+    kept = f", {done.num_kept} were there" if done.num_kept else ""
+    cut = f", {done.num_unfinished} cut at {options.max_new_tokens} tokens" if done.num_unfinished else ""
+    dropped = f", {done.num_dropped} objects left out of prompts" if done.num_dropped else ""
+    _say(f"{options.replies}: {done.num_new} replies written{kept}{cut}{dropped}")
+    _save_rejects(rejects, options.replies)
+
+
+def score(options: argparse.Namespace) -> None:
+    from grand3d.evaluate import score
+
+    rejects = Rejects(options.skip_bad)
+    data = load_data(options.data, rejects)
+    if options.bench == "pope":  # which also reads the result files of the public script
+        replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
+    else:
+        replies = load_replies(options.replies, rejects)
+    report = score(options.bench, data, replies, options.missing)
+    if rejects.rows:
+        report["counts"]["rejected_rows"] = len(rejects.rows)
+    print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
+    _save_rejects(rejects, options.replies)
+
+
+def chat(options: argparse.Namespace) -> int:
+    scenes, scene_id = open_scenes(options.scene)
+    loaded: list[Any] = []
+
+    def begin(scene: Scene) -> Conversation:
+        if not loaded:
+            from grand3d.evaluate import load_model
+
+            if sys.stdin.isatty():
+                _say("loading the model ...")
+            loaded.extend([*load_model(options.adapter, options.dtype), _sampling(options)])
+        model, tokenizer, prompt, sampling = loaded
+        return Conversation(model, tokenizer, prompt, scene, options.max_new_tokens, sampling)
+
+    return repl.run(repl.Session(scenes, scene_id, begin, options.json))
+
+
+def merge(options: argparse.Namespace) -> None:
+    _need_models()
+    from grand3d.model import merge
+
+    _say(f"model: {merge(options.adapter, options.out)}")
+
+
+def _need_models() -> None:
+    """Name the pip line before an import fails."""
+    for module in ("torch", "transformers", "peft"):
+        import_extra(module, "train")
+
+
+def _sampling(options: argparse.Namespace) -> Sampling:
+    _need_models()
+    from grand3d.generate import Sampling
+
+    return Sampling(options.temperature, options.top_p, options.seed)
+
+
+def _size(data: Data) -> str:
+    tasks = ", ".join(f"{number} {task}" for task, number in Counter(sample.task for sample in data.samples).most_common())
+    return f"{len(data.scenes)} scenes, {len(data.samples)} samples" + (f" ({tasks})" if tasks else "")
+
+
+def _save_rejects(rejects: Rejects, beside: str) -> None:
+    _count_rejects(rejects)
+    path = rejects.save(beside)
+    if path is not None:
+        _say(f"the {len(rejects.rows)} rejected rows are in {path}")
+
+
+def _count_rejects(rejects: Rejects) -> None:
+    for cause, number in rejects.counts().items():
+        _say(f"rejected: {number} x {cause}")
+
+
+def _say(text: str) -> None:
+    """A word about the work; stdout is for what was asked for."""
+    print(text, file=sys.stderr, flush=True)

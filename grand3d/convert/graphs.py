@@ -1,0 +1,82 @@
+"""Scene graphs as 3D-GRAND publishes them: ``{scene: {key: {centroid, extent, category, score}}}``.
+
+Metres, z up, axis-aligned. Keys are ``obj_0``, ``obj_1``, ... or names such as ``dining chair-2``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grand3d.errors import GrandError
+from grand3d.files import Rejects, field, read_json, shown
+from grand3d.scene import Scene, scene_from_dict
+
+_NUMBERED = re.compile(r"obj_(0|[1-9][0-9]*)")
+
+
+def object_id_of(key: str) -> str:
+    """The object id of a graph key: the number of ``obj_<number>``, which only a prompt may show; else the key itself."""
+    match = _NUMBERED.fullmatch(key)
+    return match[1] if match else key
+
+
+def read_graphs(path: str | Path, id_space: str, scored: bool = True, rejects: Rejects | None = None) -> dict[str, Scene]:
+    """Read a graph file into ``{scene_id: Scene}``, objects in the file's order.
+
+    Of an object the keys category, centroid, extent, score and description are read; others are not carried over.
+
+    Args:
+        path: JSON file.
+        id_space: What the numbering of the file is called.
+        scored: False for true objects: their constant score is not kept.
+        rejects: Where broken scenes go; None raises at the first.
+
+    Raises:
+        GrandError: If the file or, without ``rejects``, a scene in it is broken.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise GrandError(f"{path}: a graph file is one JSON object of scenes, this is {shown(document)}", "wrong type")
+    rejects = rejects if rejects is not None else Rejects()
+    scenes = {}
+    for scene_id, graph in document.items():
+        try:
+            scenes[scene_id] = _scene(scene_id, graph, id_space, scored)
+        except GrandError as error:
+            rejects.add(str(path), str(error), None, error.cause)
+    return scenes
+
+
+def _scene(scene_id: str, graph: Any, id_space: str, scored: bool) -> Scene:
+    if not isinstance(graph, dict):
+        raise GrandError(f"scene {shown(scene_id)}: expected an object of objects, seen {shown(graph)}", "wrong type")
+    objects = []
+    for key, entry in graph.items():
+        where = f"scene {shown(scene_id)}, object {shown(key)}"
+        if not isinstance(entry, dict):
+            raise GrandError(f"{where}: expected a JSON object, seen {shown(entry)}", "wrong type")
+        kept = {name: entry[name] for name in ("category", "centroid", "extent", "description") if name in entry}
+        if scored:
+            kept["score"] = entry.get("score")
+        kept["category"] = field(entry, "category", str, where)
+        objects.append({"object_id": object_id_of(key), **kept})
+    return scene_from_dict({"scene_id": scene_id, "objects": objects, "id_space": id_space})
+
+
+def rows_of(path: str | Path, document: Any) -> list[Any]:
+    """The rows of a decoded annotation file.
+
+    Raises:
+        GrandError: If the file is not a list.
+    """
+    if not isinstance(document, list):
+        raise GrandError(f"{path}: expected a list of rows, seen {shown(document)}", "wrong type")
+    return document
+
+
+def used_scenes(scenes: Mapping[str, Scene], scene_ids: set[str]) -> dict[str, Scene]:
+    """The scenes that samples speak of, in the file's order: scans without a row have no place in a data folder."""
+    return {scene_id: scene for scene_id, scene in scenes.items() if scene_id in scene_ids}

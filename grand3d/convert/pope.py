@@ -1,0 +1,68 @@
+"""3D-POPE question files: is there such a thing in the room?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grand3d.convert.graphs import read_graphs, rows_of, used_scenes
+from grand3d.errors import GrandError
+from grand3d.files import Rejects, field, read_json, shown
+from grand3d.sample import Data, Sample
+
+INPUTS = {
+    "questions": "a question file, or a folder of them (3 types x 4 templates)",
+    "proposals": "graph of a detector's proposals for the scans asked about",
+}
+
+
+def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | None = None) -> Data:
+    """Read 3D-POPE into samples of the task ``existence``, answers ``Yes`` or ``No``.
+
+    ``sample_id`` is the public id. ``meta`` holds ``type`` (random, popular, adversarial) and ``template``. Questions lose
+    their image mark. Scans that are not asked about are left out.
+
+    Raises:
+        GrandError: If a file is broken. Broken rows, ids that occur twice and unknown scans raise too, unless ``rejects``
+            collects them.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    path = Path(questions)
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise GrandError(f"{path}: the folder holds no .json file")
+    scenes = read_graphs(proposals, "mask3d", rejects=rejects)
+    samples: dict[str, Sample] = {}
+    for file in files:
+        for index, row in enumerate(rows_of(file, read_json(file))):
+            try:
+                sample = _sample(row)
+                if sample.scene_id not in scenes:
+                    raise GrandError(f"scene {shown(sample.scene_id)} has no proposals", "unknown scene")
+                if sample.sample_id in samples:
+                    raise GrandError(f"id {shown(sample.sample_id)} occurs twice; are these files of two label sets?", "id twice")
+            except GrandError as error:
+                rejects.add(f"{file}: row {index}", str(error), row, error.cause)
+                continue
+            samples[sample.sample_id] = sample
+    return Data(used_scenes(scenes, {s.scene_id for s in samples.values()}), tuple(samples.values()))
+
+
+def _sample(row: Any) -> Sample:
+    if not isinstance(row, dict):
+        raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
+    sample_id = field(row, "id", str, "")
+    turns = field(row, "conversations", list, "")
+    if len(turns) != 1 or not isinstance(turns[0], dict) or turns[0].get("from") != "human":
+        raise GrandError(f"conversations is {shown(turns)}, expected one human turn", "wrong turns")
+    answer = field(row, "ground_truth_answer", str, "")
+    if answer.lower() not in ("yes", "no"):
+        raise GrandError(f"ground_truth_answer is {shown(answer)}, expected yes or no", "bad answer")
+    return Sample(
+        sample_id=sample_id,
+        scene_id=field(row, "scene_id", str, ""),
+        task="existence",
+        text=field(turns[0], "value", str, "the human turn").replace("<image>", "").strip(),
+        answer=answer.capitalize(),
+        meta={"type": field(row, "question_type", str, ""), "template": field(row, "template", str, "")},
+    )

@@ -1,0 +1,291 @@
+"""Reading and writing text files so that nothing is lost without being said, and the typed fields of their rows.
+
+Rules for what is read: UTF-8 with or without BOM, LF or CRLF, gzip by content and not by name.
+Rules for what is written: whole files appear at once (write beside, then rename). See docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from grand3d.errors import GrandError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed where its first two bytes say gzip; system errors become GrandError."""
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            yield gzip.GzipFile(fileobj=file) if zipped else file  # type: ignore[misc]
+    except FileNotFoundError:
+        raise GrandError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise GrandError(f"{path}: is a folder, a file was expected") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise GrandError(f"{path}: cannot be read ({error}); is it cut off or damaged?") from None
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file; a BOM is dropped, gzip is recognised by its first bytes.
+
+    Raises:
+        GrandError: If the file is missing, is a folder, or is not UTF-8.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        raw = file.read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GrandError(f"{path}: byte {error.start} is not UTF-8; was the file written in another encoding?") from None
+
+
+def _decode(text: str) -> Any:
+    """JSON to values.
+
+    Raises:
+        GrandError: Also for what Python's reader lets through or trips over: a key twice in one object (one value would
+            be lost), half a surrogate pair (not text), numbers of thousands of digits, very deep nesting.
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(items)
+        if len(row) < len(items):
+            twice = next(key for key, count in Counter(key for key, _ in items).items() if count > 1)
+            raise GrandError(f"key {shown(twice)} occurs twice in one JSON object; one of the values would be lost", "key twice")
+        return row
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise GrandError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", "not JSON") from error
+    except RecursionError:
+        raise GrandError("not JSON: nested too deeply", "not JSON") from None
+    except UnicodeEncodeError:
+        raise GrandError("a text holds half a surrogate pair (\\ud...), which is no character", "not text") from None
+    except GrandError:
+        raise
+    except ValueError as error:
+        raise GrandError(f"not JSON: {error}", "not JSON") from None
+    return value
+
+
+def read_json(path: str | Path) -> Any:
+    """One JSON document. NaN and Infinity are let through here and refused where numbers are checked.
+
+    Raises:
+        GrandError: Naming line and column of a fault, or what the file seems to be instead.
+    """
+    text = read_text(path)
+    try:
+        return _decode(text)
+    except GrandError as error:
+        hint = ""
+        if not text.strip():
+            hint = "; the file is empty"
+        elif "Extra data" in str(error) and len(text.split("\n", 2)) > 1:
+            hint = "; it looks like JSON lines, where one JSON document is expected"
+        raise GrandError(f"{path}: {error}{hint}", error.cause) from None
+
+
+class Rejects:
+    """Rows that were refused, with their reasons: raised at once, or collected when the user asked to skip them.
+
+    Args:
+        skip_bad: False raises the first fault. True keeps the rest going.
+    """
+
+    def __init__(self, skip_bad: bool = False) -> None:
+        self.skip_bad = skip_bad
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, where: str, reason: str, row: Any = None, cause: str = "") -> None:
+        """Refuse one row; ``where`` names the file and the line or key, ``cause`` is what such rows are counted by."""
+        cause = cause or reason.split(":")[0]
+        if not self.skip_bad:
+            raise GrandError(f"{where}: {reason}", cause)
+        self.rows.append({"where": where, "cause": cause, "reason": reason, "row": row})
+
+    def counts(self) -> dict[str, int]:
+        """Refused rows by cause, most frequent first."""
+        return dict(Counter(row["cause"] for row in self.rows).most_common())
+
+    def save(self, beside: str | Path) -> Path | None:
+        """Write the rejected rows to ``<beside>.rejected.jsonl``; nothing is written when there are none."""
+        if not self.rows:
+            return None
+        path = Path(f"{str(beside).rstrip('/')}.rejected.jsonl")
+        write_jsonl(path, self.rows)
+        return path
+
+
+def read_jsonl(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | None = None) -> Iterator[T]:
+    """Parse every line of a JSON-lines file, one line in memory at a time; blank lines are passed over.
+
+    Args:
+        path: File to read.
+        parse: Turns one decoded line into a value; raises GrandError for a bad one.
+        rejects: Where bad lines go. None raises at the first.
+
+    Raises:
+        GrandError: ``path:line: reason`` unless ``rejects`` skips bad lines; always for a file that is one JSON document.
+    """
+    path = Path(path)
+    rejects = rejects if rejects is not None else Rejects()
+    with _opened(path) as file:
+        for number, raw in enumerate(file, 1):
+            where = f"{path}:{number}"
+            try:
+                line = raw.decode("utf-8").strip("\r\n\t \ufeff")
+            except UnicodeDecodeError as error:
+                reason = f"byte {error.start + 1} of the line is not UTF-8; was the file written in another encoding?"
+                rejects.add(where, reason, repr(raw[:2000]), "not UTF-8")
+                continue
+            if not line:
+                continue
+            if number == 1 and line in ("[", "{"):
+                raise GrandError(f"{where}: the file looks like one JSON document, where JSON lines are expected", "not JSON")
+            try:
+                value = parse(_decode(line))
+            except GrandError as error:
+                reason = str(error)
+                if error.cause == "not JSON":
+                    reason += "; two objects on one line?" if "Extra data" in reason else "; is the line cut off?"
+                rejects.add(where, reason, line[:2000], error.cause)
+                continue
+            yield value
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a whole file at once: a reader sees the old text or the new one, never a part.
+
+    Raises:
+        GrandError: If the place cannot be written.
+    """
+    path = Path(path)
+    beside = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except OSError as error:
+        raise GrandError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        if beside:
+            Path(beside).unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write one JSON document, indented, at once."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
+    """Write JSON lines at once; returns the number of rows."""
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    write_text(path, "".join(line + "\n" for line in lines))
+    return len(lines)
+
+
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a JSON object"}
+_REQUIRED = object()
+
+
+def shown(value: Any) -> str:
+    """A value as an error message quotes it: its Python form, at most 80 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits has no text
+        text = f"a {type(value).__name__} too long to show"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number that fits a float; true and false are not numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def field(row: dict[str, Any], name: str, kind: type, where: str, default: Any = _REQUIRED) -> Any:
+    """The value of a row's field, of the type asked for.
+
+    Args:
+        row: One decoded JSON object.
+        name: Key.
+        kind: str, int, float (whole numbers count and come back as float), bool, list or dict.
+        where: What a message starts with; may be empty.
+        default: What an absent or null field gives; without it the field is required.
+
+    Raises:
+        GrandError: If a required field is absent, or the type is another.
+    """
+    value = row.get(name)
+    if value is None and default is not _REQUIRED:
+        return default
+    absent = name not in row
+    name = f"{where}: {name}" if where else name
+    if absent:
+        raise GrandError(f"{name} is missing; the keys are {shown(sorted(row))}", "missing key")
+    fits = is_number(value) if kind is float else isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if not fits:
+        raise GrandError(f"{name} is {shown(value)}, expected {_KINDS[kind]}", "wrong type")
+    return float(value) if kind is float else value
+
+
+def numbers(value: Any, length: int, what: str) -> tuple[float, ...]:
+    """A list of finite numbers of a given length, as floats.
+
+    Raises:
+        GrandError: Starting with ``what``.
+    """
+    if not isinstance(value, list | tuple) or len(value) != length or not all(is_number(x) for x in value):
+        cause = "bad number" if isinstance(value, list | tuple) else "wrong type"
+        raise GrandError(f"{what} is {shown(value)}, expected {length} finite numbers", cause)
+    return tuple(float(x) for x in value)
+
+
+def texts(value: Any, what: str) -> tuple[str, ...]:
+    """A list of texts.
+
+    Raises:
+        GrandError: Starting with ``what``.
+    """
+    if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
+        raise GrandError(f"{what} is {shown(value)}, expected a list of texts", "wrong type")
+    return tuple(value)
+
+
+def refuse_unknown(row: dict[str, Any], known: Iterable[str], where: str) -> None:
+    """Refuse keys that would be lost, such as a mistyped optional one.
+
+    Raises:
+        GrandError: Naming the unknown keys and the known ones.
+    """
+    unknown = sorted(set(row) - set(known))
+    if unknown:
+        raise GrandError(f"{where}: unknown keys {shown(unknown)}; the keys are {', '.join(known)}", "unknown key")

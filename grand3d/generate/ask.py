@@ -1,0 +1,96 @@
+"""Samples to replies: prompts that fit the context, asked scene by scene."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from grand3d.config import PromptConfig
+from grand3d.errors import GrandError
+from grand3d.files import Rejects
+from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate
+from grand3d.prompts import dialogue
+from grand3d.sample import Data, Reply, Sample, sample_to_dict
+from grand3d.scene import Scene
+from grand3d.serial import SceneText, fit_scene
+from grand3d.tokens import Encoded, encode
+
+
+def ask(
+    model: Any,
+    tokenizer: Any,
+    prompt: PromptConfig,
+    data: Data,
+    samples: Sequence[Sample],
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    batch_size: int = 64,
+    sampling: Sampling = GREEDY,
+    rejects: Rejects | None = None,
+) -> Iterator[Reply]:
+    """Replies to samples, scene by scene, in the order they are done.
+
+    Raises:
+        GrandError: If a sample does not fit the context, unless ``rejects`` collects it.
+    """
+    limit = min(prompt.max_tokens, getattr(model.config, "max_position_embeddings", prompt.max_tokens)) - max_new_tokens
+    by_scene: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_scene.setdefault(sample.scene_id, []).append(sample)
+    for scene_id, questions in by_scene.items():
+        rows = encode_questions(tokenizer, data.scenes[scene_id], questions, prompt, limit, rejects)
+        requests = [encoded for _, _, encoded in rows]
+        for index, reply, finished in generate(model, tokenizer, requests, max_new_tokens, batch_size, sampling):
+            sample, text, _ = rows[index]
+            yield Reply(sample.sample_id, scene_id, reply, text.object_ids, finished, text.num_dropped)
+
+
+def encode_questions(
+    tokenizer: Any,
+    scene: Scene,
+    samples: Sequence[Sample],
+    prompt: PromptConfig,
+    limit: int,
+    rejects: Rejects | None = None,
+) -> list[tuple[Sample, SceneText, Encoded]]:
+    """Questions about one scene, encoded in at most ``limit`` tokens each.
+
+    All see the same scene text, but one that is too long for it: that one sees fewer proposals, those of highest score.
+
+    Raises:
+        GrandError: If a sample cannot be asked or is too long even without proposals, unless ``rejects`` collects it.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    described = {i for sample in samples if sample.task == "object_description" for i in sample.target_ids}
+    keep = described & set(scene.object_ids)
+    whole = fit_scene(scene, prompt.serializer, prompt.top_k, keep=keep)
+    rows = []
+    for sample in samples:
+        try:
+            rows.append((sample, *_encode_one(tokenizer, scene, sample, prompt, limit, whole, keep)))
+        except GrandError as error:
+            rejects.add(f"sample {sample.sample_id!r}", str(error), sample_to_dict(sample), error.cause)
+    return rows
+
+
+def _encode_one(
+    tokenizer: Any, scene: Scene, sample: Sample, prompt: PromptConfig, limit: int, whole: SceneText, keep: Collection[str]
+) -> tuple[SceneText, Encoded]:
+    def count(words: str) -> int:
+        return len(tokenizer.encode(words, add_special_tokens=False))
+
+    encoded = encode(tokenizer, dialogue(sample, whole, prompt, with_answer=False))
+    if len(encoded) <= limit:
+        return whole, encoded
+    beside = len(encoded) - count(whole.text)
+    reason = (
+        f"too long for the context: {beside} tokens of question and instructions, {len(encoded) - beside} of scene, and {limit} "
+        "fit beside the reply; shorten the question, ask for a shorter reply or raise prompt.max_tokens"
+    )
+    if beside >= limit:
+        raise GrandError(reason, "too long for the context")
+    # 4 tokens of slack: words may split otherwise where the text was cut
+    text = fit_scene(scene, prompt.serializer, prompt.top_k, max(1, limit - beside - 4), count, keep)
+    encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=False))
+    if len(encoded) > limit:
+        raise GrandError(reason, "too long for the context")
+    return text, encoded

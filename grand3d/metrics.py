@@ -1,0 +1,113 @@
+"""Figures and their uncertainty. Everything here is a fraction of 1; reports turn them into percent.
+
+Samples of one scene are not independent, so every interval resamples scenes, not samples. A figure over nothing is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def accuracy_at(overlap: ArrayLike, threshold: float) -> float:
+    """Fraction of IoUs (n,) at or above a threshold."""
+    overlap = np.asarray(overlap, np.float64)
+    return float((overlap >= threshold).mean()) if overlap.size else math.nan
+
+
+def confusion(truth: ArrayLike, said_yes: ArrayLike) -> Floats:
+    """One row (true positive, false positive, false negative, true negative) per question, to be summed."""
+    truth, said_yes = np.asarray(truth, bool), np.asarray(said_yes, bool)
+    return np.stack([truth & said_yes, ~truth & said_yes, truth & ~said_yes, ~truth & ~said_yes], axis=-1).astype(np.float64)
+
+
+def binary_rates(counts: ArrayLike) -> dict[str, Floats]:
+    """Precision, recall, F1, accuracy and the share of yes from counts (..., 4) as :func:`confusion` sums give.
+
+    A rate whose denominator is 0 is 0, as in the public 3D-POPE script; accuracy and yes over no question are NaN.
+    """
+    tp, fp, fn, tn = np.moveaxis(np.asarray(counts, np.float64), -1, 0)
+    total = tp + fp + fn + tn
+    nothing = np.where(total > 0, 0.0, np.nan)
+    precision, recall = _ratio(tp, tp + fp), _ratio(tp, tp + fn)
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": _ratio(2 * precision * recall, precision + recall),
+        "accuracy": _ratio(tp + tn, total) + nothing,
+        "yes": _ratio(tp + fp, total) + nothing,
+    }
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.zeros(np.broadcast(above, below).shape), where=below > 0)
+
+
+def bootstrap(
+    columns: ArrayLike,
+    clusters: Sequence[Any],
+    statistic: Callable[[Floats], Floats],
+    level: float = 0.95,
+    num_draws: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile interval of a figure made of sums, drawing whole clusters with replacement.
+
+    Args:
+        columns: (n, k), one row per sample; the figure is a function of the column sums.
+        clusters: The n scenes the samples belong to.
+        statistic: From sums (num_draws, k) to figures (num_draws,).
+        level: Coverage.
+        num_draws: Resamples.
+        seed: Same seed, same interval.
+
+    Returns:
+        Lower and upper end; NaN when there are fewer than two clusters, which say nothing about their spread.
+    """
+    columns = np.asarray(columns, np.float64)
+    names, index = np.unique(np.asarray(clusters), return_inverse=True)
+    if len(names) < 2:
+        return math.nan, math.nan
+    sums = np.zeros((len(names), columns.shape[1]))
+    np.add.at(sums, index, columns)
+    draws = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=num_draws)
+    low, high = np.nanquantile(statistic(draws @ sums), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def mean_interval(values: ArrayLike, clusters: Sequence[Any], level: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """:func:`bootstrap` interval of a mean over samples; ``values`` (n,)."""
+    values = np.asarray(values, np.float64)
+    columns = np.stack([values, np.ones_like(values)], axis=-1)
+    return bootstrap(columns, clusters, lambda sums: sums[:, 0] / sums[:, 1], level, seed=seed)
+
+
+def paired_difference(
+    a: ArrayLike, b: ArrayLike, clusters: Sequence[Any], level: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean of ``a - b`` over the same n samples, and its interval clustered by scene: (difference, low, high)."""
+    difference = np.asarray(a, np.float64) - np.asarray(b, np.float64)
+    if not difference.size:
+        return math.nan, math.nan, math.nan
+    return float(difference.mean()), *mean_interval(difference, clusters, level, seed)
+
+
+def two_proportion_z(hits_a: int, num_a: int, hits_b: int, num_b: int) -> tuple[float, float]:
+    """Two-sided z-test of two independent proportions with a pooled variance: (z, p).
+
+    It takes samples as independent, as ViGiL3D's tables do; for runs over the same samples use :func:`paired_difference`.
+    """
+    if not num_a or not num_b:
+        return math.nan, math.nan
+    pooled = (hits_a + hits_b) / (num_a + num_b)
+    spread = math.sqrt(pooled * (1 - pooled) * (1 / num_a + 1 / num_b))
+    if not spread:
+        return 0.0, 1.0
+    z = (hits_a / num_a - hits_b / num_b) / spread
+    return z, math.erfc(abs(z) / math.sqrt(2))

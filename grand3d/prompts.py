@@ -1,0 +1,181 @@
+"""What is asked and what is learnt, one function a task. The wording is ours; every word costs tokens in every question.
+
+Ids are ``obj_k`` here: the k-th object of the scene text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grand3d.config import PromptConfig
+from grand3d.errors import GrandError
+from grand3d.files import read_text
+from grand3d.markup import EXPRESSION, map_ids, parse, plain, reference_reply, span
+from grand3d.sample import Sample
+from grand3d.serial import SceneText
+
+SYSTEM = "You answer questions about a room, given as a list of its objects. Name objects as <p>words</p>[<obj_id>]."
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and its answer; None where the model is to answer."""
+
+    question: str
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """A conversation over one scene.
+
+    The scene text stands at the start of the first user message, before its question, so that all questions about a scene
+    share their beginning.
+    """
+
+    system: str
+    scene: str
+    turns: tuple[Turn, ...]
+
+
+def dialogue(sample: Sample, scene_text: SceneText, prompt: PromptConfig, with_answer: bool) -> Dialogue:
+    """The conversation of one sample.
+
+    Args:
+        sample: Its ids are those of the scene behind ``scene_text``; ids that are not in the text leave empty lists.
+        with_answer: True for training: the turn carries the answer to be learnt.
+
+    Raises:
+        GrandError: With ``with_answer``, if a target is not in the scene text or there is no answer to learn; always, if the
+            object to be described is not in the scene text, or the system prompt's file cannot be read.
+    """
+    mapping = prompt_ids(scene_text)
+    if with_answer:
+        _need_targets(sample, mapping)
+    question, answer = _TASKS[sample.task](sample, scene_text, mapping, prompt, with_answer)
+    return Dialogue(system_text(prompt), scene_text.text, (Turn(question, answer if with_answer else None),))
+
+
+def chat_dialogue(history: Sequence[Turn], question: str, scene_text: SceneText, prompt: PromptConfig) -> Dialogue:
+    """A conversation that goes on: the turns so far, then a question to be answered. Texts are used as they are."""
+    return Dialogue(system_text(prompt), scene_text.text, (*history, Turn(question)))
+
+
+def system_text(prompt: PromptConfig) -> str:
+    """The built-in system prompt, or the text of the file that ``prompt.system`` names (an empty file: none).
+
+    Raises:
+        GrandError: If that file cannot be read.
+    """
+    return SYSTEM if prompt.system is None else read_text(prompt.system).strip()
+
+
+def prompt_ids(scene_text: SceneText) -> dict[str, str]:
+    """``{object id: obj_k}``; a merged duplicate has the ``obj_k`` of the object that stands for it."""
+    mapping = {item: f"obj_{k}" for k, item in enumerate(scene_text.object_ids)}
+    mapping.update((item, mapping[kept]) for item, kept in scene_text.same.items() if kept in mapping)
+    return mapping
+
+
+def reference_question(expression: str, prompt: PromptConfig) -> str:
+    """The question that asks what an expression refers to; markup in the expression is removed."""
+    return f"Ground these sentences: {EXPRESSION}{plain(expression).strip()}{prompt.refer_close}"
+
+
+def _need_targets(sample: Sample, mapping: Mapping[str, str]) -> None:
+    absent = [item for item in sample.target_ids if item not in mapping]
+    if absent:
+        raise GrandError(
+            f"sample {sample.sample_id!r}: the targets {absent[:5]} are not among the {len(mapping)} objects of the scene text; "
+            "was it written without keep=target_ids, or do they belong to another id space?"
+        )
+
+
+def _need_answer(sample: Sample) -> str:
+    if not sample.answer.strip():
+        raise GrandError(f"sample {sample.sample_id!r}: a {sample.task} sample without an answer cannot be learnt from")
+    return sample.answer.strip()
+
+
+def _ask_reference(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    question = reference_question(sample.text, prompt)
+    if not with_answer:
+        return question, ""
+    targets = tuple(dict.fromkeys(mapping[item] for item in sample.target_ids))
+    label = plain(_target_label(sample, scene_text, targets)).strip() or "object"
+    spans = [item for item in parse(sample.text).spans if item.phrase.strip()]
+    detailed = [(plain(item.phrase).strip(), _known(item.ids, mapping)) for item in spans] or [(label, targets)]
+    return question, reference_reply(detailed, label, targets, prompt.grounding)
+
+
+def _known(ids: Sequence[str], mapping: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(mapping[item] for item in ids if item in mapping))
+
+
+def _target_label(sample: Sample, scene_text: SceneText, targets: Sequence[str]) -> str:
+    """What the answer block calls the target: ``meta["label"]``, its label in the scene text, or a phrase that carries it."""
+    label = sample.meta.get("label")
+    if isinstance(label, str) and label.strip():
+        return label
+    if targets and scene_text.labels:
+        return scene_text.labels[int(targets[0].removeprefix("obj_"))]
+    spans = [item for item in parse(sample.text).spans if item.phrase.strip()]
+    for item in spans:
+        if set(item.ids) & set(sample.target_ids):
+            return item.phrase
+    return spans[0].phrase if spans else plain(sample.text)
+
+
+def _ask_description(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    _need_targets(sample, mapping)
+    named = _known(sample.target_ids, mapping)
+    if not named:
+        raise GrandError(f"sample {sample.sample_id!r}: a description needs a target to describe")
+    question = f"Describe {span('', named)} so that no other object fits."
+    return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
+
+
+def _ask_existence(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    question = _mapped(sample.text.strip(), mapping)
+    if not with_answer:
+        return question, ""
+    answer = plain(_need_answer(sample)).strip()
+    word = answer.partition(" ")[0].strip(".,;:!").capitalize()
+    if word not in ("Yes", "No"):
+        raise GrandError(f"sample {sample.sample_id!r}: the answer to an existence question is {answer!r}, expected Yes or No")
+    return question, word
+
+
+def _ask_question(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    return _mapped(sample.text.strip(), mapping), _mapped(_need_answer(sample), mapping) if with_answer else ""
+
+
+def _ask_scene_description(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    question = _mapped(sample.text.strip(), mapping) or "Describe this room."
+    return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
+
+
+def _mapped(text: str, mapping: Mapping[str, str]) -> str:
+    return map_ids(text, mapping.get)[0]
+
+
+_Ask = Callable[[Sample, SceneText, Mapping[str, str], PromptConfig, bool], tuple[str, str]]
+_TASKS: dict[str, _Ask] = {
+    "object_reference": _ask_reference,
+    "object_description": _ask_description,
+    "existence": _ask_existence,
+    "counting": _ask_question,
+    "question": _ask_question,
+    "scene_description": _ask_scene_description,
+}

@@ -1,0 +1,51 @@
+"""The report of a benchmark as tables: for a terminal, or in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LOW, HIGH = "_low", "_high"
+TITLES = {"rows": "Replies", "baselines": "Without a model", "paper": "As published"}
+
+
+def render(report: Mapping[str, Any], markdown: bool = False) -> str:
+    """A report's counts, rules and tables as text; intervals stand behind their figures in brackets."""
+    counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report["counts"].items())
+    parts = [f"{report['benchmark']}: {counts}"]
+    for key, title in TITLES.items():
+        if report.get(key):
+            head = f"## {title}\n\n" if markdown else f"{title}\n"
+            parts.append(head + table(report[key], markdown))
+    parts.append("\n".join(f"{'- ' if markdown else ''}{name}: {value}" for name, value in report["rules"].items()))
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[Mapping[str, Any]], markdown: bool = False) -> str:
+    """Rows of equal meaning under the names of their keys, texts to the left, numbers to the right."""
+    names = list(dict.fromkeys(name for row in rows for name in row if not _is_bound(name, row)))
+    cells = [[_cell(row, name) for name in names] for row in rows]
+    text = [all(isinstance(row.get(name, ""), str) for row in rows) for name in names]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+
+    def line(values: Sequence[str]) -> str:
+        padded = [v.ljust(w) if t else v.rjust(w) for v, w, t in zip(values, widths, text, strict=True)]
+        return "| " + " | ".join(padded) + " |" if markdown else "  ".join(padded).rstrip()
+
+    rule = ["-" * w if t else "-" * (w - 1) + ":" for w, t in zip(widths, text, strict=True)]
+    lines = [line(names), *([line(rule)] if markdown else []), *map(line, cells)]
+    return "\n".join(lines)
+
+
+def _is_bound(name: str, row: Mapping[str, Any]) -> bool:
+    return any(name.endswith(end) and name.removesuffix(end) in row for end in (LOW, HIGH))
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value).replace("|", "/")
+    low, high = row.get(name + LOW), row.get(name + HIGH)
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.1f}, {high:.1f}]"

@@ -1,0 +1,274 @@
+"""Samples (what is asked and what is right), replies (what a model wrote) and predictions (what that means)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grand3d.errors import GrandError
+from grand3d.files import Rejects, field, numbers, read_jsonl, refuse_unknown, shown, texts, write_jsonl
+from grand3d.scene import Scene, load_scenes, save_scenes
+
+TASKS = (
+    "object_reference",  # expression -> object(s)
+    "object_description",  # object -> one grounded description that fits no other object
+    "existence",  # "Are there any chairs in the room?" -> yes / no
+    "counting",  # "How many chairs are there?"
+    "question",  # any other question with a grounded answer
+    "scene_description",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question about one scene with its right answer.
+
+    Grounded text here names objects by their own ids, ``<p>desk</p>[<12>]`` (docs/markup.md); ``<obj_3>`` exists only in
+    a prompt.
+
+    Attributes:
+        task: One of TASKS.
+        text: What is asked: the expression of a reference, the question of a QA task; empty for descriptions.
+            May itself be grounded.
+        answer: The right answer as grounded text; empty for ``object_reference``, whose answer is ``target_ids``.
+        target_ids: Ids of the objects meant, in the scene's ``id_space``; empty when nothing fits.
+        viewpoint: Position and look-at point of the speaker, metres, when known.
+        meta: Whatever a benchmark needs later (ann_id, template, ...). Plain JSON values.
+    """
+
+    sample_id: str
+    scene_id: str
+    task: str
+    text: str
+    answer: str = ""
+    target_ids: tuple[str, ...] = ()
+    viewpoint: tuple[tuple[float, float, float], tuple[float, float, float]] | None = None
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model wrote, and the order of the objects it saw, so that it can be scored without the model.
+
+    Attributes:
+        object_ids: ``object_ids[k]`` is the object that ``<obj_k>`` meant in the prompt.
+        finished: False when the token limit cut the reply.
+        num_dropped: Proposals the token budget left out of the prompt.
+    """
+
+    sample_id: str
+    scene_id: str
+    text: str
+    object_ids: tuple[str, ...] = ()
+    finished: bool = True
+    num_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a reply means: boxes with scores.
+
+    Attributes:
+        object_ids: In the id space of the scene that was in the prompt.
+        boxes: ``(centroid, extent)`` per object, metres.
+        scores: One per object; 1.0 when the model gives none.
+        parsed: False when no answer could be read; it then counts as wrong, and is counted.
+    """
+
+    sample_id: str
+    object_ids: tuple[str, ...] = ()
+    boxes: tuple[tuple[tuple[float, float, float], tuple[float, float, float]], ...] = ()
+    scores: tuple[float, ...] = ()
+    parsed: bool = True
+
+
+def sample_to_dict(sample: Sample) -> dict[str, Any]:
+    """The JSON form; empty fields are left out."""
+    row: dict[str, Any] = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "task": sample.task, "text": sample.text}
+    if sample.answer:
+        row["answer"] = sample.answer
+    if sample.target_ids or sample.task == "object_reference":
+        row["target_ids"] = list(sample.target_ids)
+    if sample.viewpoint is not None:
+        row["viewpoint"] = [list(p) for p in sample.viewpoint]
+    if sample.meta:
+        row["meta"] = dict(sample.meta)
+    return row
+
+
+def sample_from_dict(row: Any) -> Sample:
+    """Read and check the JSON form. An optional field may be absent or null; an unknown key is refused.
+
+    Raises:
+        GrandError: If a key is missing, unknown or of the wrong type, or the task is unknown.
+    """
+    if not isinstance(row, dict):
+        raise GrandError(f"a sample is a JSON object, this is {shown(row)}", "wrong type")
+    sample_id = field(row, "sample_id", str, "sample")
+    where = f"sample {shown(sample_id)}"
+    refuse_unknown(row, [f.name for f in dataclasses.fields(Sample)], where)
+    if not sample_id.strip():
+        raise GrandError(f"{where}: sample_id is blank", "bad id")
+    task = field(row, "task", str, where)
+    if task not in TASKS:
+        raise GrandError(f"{where}: task is {shown(task)}, expected one of {', '.join(TASKS)}", "unknown task")
+    targets = texts(field(row, "target_ids", list, where, []), f"{where}: target_ids")
+    if len(set(targets)) < len(targets):
+        raise GrandError(f"{where}: target_ids {shown(list(targets))} names an object twice", "id twice")
+    viewpoint = field(row, "viewpoint", list, where, None)
+    if viewpoint is not None:
+        if len(viewpoint) != 2:
+            reason = f"viewpoint is {shown(viewpoint)}, expected 2 points: position and look-at point"
+            raise GrandError(f"{where}: {reason}", "bad number")
+        viewpoint = tuple(numbers(point, 3, f"{where}: a point of viewpoint") for point in viewpoint)
+    return Sample(
+        sample_id=sample_id,
+        scene_id=field(row, "scene_id", str, where),
+        task=task,
+        text=field(row, "text", str, where),
+        answer=field(row, "answer", str, where, ""),
+        target_ids=targets,
+        viewpoint=viewpoint,
+        meta=field(row, "meta", dict, where, {}),
+    )
+
+
+def load_samples(path: str | Path, rejects: Rejects | None = None) -> list[Sample]:
+    """Read a samples file (JSON lines).
+
+    Raises:
+        GrandError: Naming file and line; also for a sample_id that occurs twice.
+    """
+    seen: set[str] = set()
+
+    def new_sample(row: Any) -> Sample:
+        sample = sample_from_dict(row)
+        if sample.sample_id in seen:
+            raise GrandError(f"sample {shown(sample.sample_id)} occurs twice; the first one counts", "id twice")
+        seen.add(sample.sample_id)
+        return sample
+
+    return list(read_jsonl(path, new_sample, rejects))
+
+
+def save_samples(path: str | Path, samples: Iterable[Sample]) -> int:
+    """Write a samples file at once; returns the number of samples."""
+    return write_jsonl(path, (sample_to_dict(sample) for sample in samples))
+
+
+def reply_to_dict(reply: Reply) -> dict[str, Any]:
+    """The JSON form: one line of ``replies.jsonl``."""
+    row: dict[str, Any] = {
+        "sample_id": reply.sample_id,
+        "scene_id": reply.scene_id,
+        "text": reply.text,
+        "object_ids": list(reply.object_ids),
+    }
+    if not reply.finished:
+        row["finished"] = False
+    if reply.num_dropped:
+        row["num_dropped"] = reply.num_dropped
+    return row
+
+
+def reply_from_dict(row: Any) -> Reply:
+    """Read the JSON form; keys of other programs are passed over.
+
+    Raises:
+        GrandError: If a key is missing or of the wrong type.
+    """
+    if not isinstance(row, dict):
+        raise GrandError(f"a reply is a JSON object, this is {shown(row)}", "wrong type")
+    sample_id = field(row, "sample_id", str, "reply")
+    where = f"reply {shown(sample_id)}"
+    num_dropped = field(row, "num_dropped", int, where, 0)
+    if num_dropped < 0:
+        raise GrandError(f"{where}: num_dropped is {shown(num_dropped)}, expected 0 or more", "bad number")
+    return Reply(
+        sample_id=sample_id,
+        scene_id=field(row, "scene_id", str, where),
+        text=field(row, "text", str, where),
+        object_ids=texts(field(row, "object_ids", list, where, []), f"{where}: object_ids"),
+        finished=field(row, "finished", bool, where, True),
+        num_dropped=num_dropped,
+    )
+
+
+def load_replies(path: str | Path, rejects: Rejects | None = None) -> list[Reply]:
+    """Read a replies file (JSON lines).
+
+    Raises:
+        GrandError: Naming file and line; also for a second reply to a sample, unless ``rejects`` skips it: the first counts.
+    """
+    seen: set[str] = set()
+
+    def new_reply(row: Any) -> Reply:
+        reply = reply_from_dict(row)
+        if reply.sample_id in seen:
+            raise GrandError(f"a second reply to sample {shown(reply.sample_id)}; the first one counts", "second reply")
+        seen.add(reply.sample_id)
+        return reply
+
+    return list(read_jsonl(path, new_reply, rejects))
+
+
+def save_replies(path: str | Path, replies: Iterable[Reply]) -> int:
+    """Write a replies file at once; returns the number of replies."""
+    return write_jsonl(path, (reply_to_dict(reply) for reply in replies))
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A data folder: ``scenes.jsonl`` (what the prompt shows), ``samples.jsonl``, and, where the prompt shows a
+    detector's proposals, ``truth.jsonl`` (the true objects; ``target_ids`` are then in its id space)."""
+
+    scenes: Mapping[str, Scene]
+    samples: tuple[Sample, ...]
+    truth: Mapping[str, Scene] | None = None
+
+
+def load_data(folder: str | Path, rejects: Rejects | None = None) -> Data:
+    """Read a data folder and check that samples, scenes and targets fit together.
+
+    Raises:
+        GrandError: If a file is missing or broken, a sample names an unknown scene, or a target is not in its scene.
+            With ``rejects`` such rows are left out and collected instead.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise GrandError(f"{folder}: no such data folder; a data folder holds scenes.jsonl and samples.jsonl")
+    rejects = rejects if rejects is not None else Rejects()
+    scenes = load_scenes(folder / "scenes.jsonl", rejects)
+    truth = load_scenes(folder / "truth.jsonl", rejects) if (folder / "truth.jsonl").exists() else None
+    answers = scenes if truth is None else truth
+    ids = {scene_id: set(scene.object_ids) for scene_id, scene in answers.items()}
+    samples = []
+    for sample in load_samples(folder / "samples.jsonl", rejects):
+        where = f"{folder / 'samples.jsonl'}: sample {sample.sample_id!r}"
+        if sample.scene_id not in scenes:
+            reason = f"unknown scene: {shown(sample.scene_id)} is not in scenes.jsonl"
+            rejects.add(where, reason, sample_to_dict(sample), "unknown scene")
+            continue
+        known = ids.get(sample.scene_id, set())
+        absent = [i for i in sample.target_ids if i not in known]
+        if absent:
+            space = answers[sample.scene_id].id_space if sample.scene_id in answers else "absent"
+            reason = f"unknown target: {absent[:3]} not among the {len(known)} {space} ids of scene {sample.scene_id!r}"
+            rejects.add(where, reason, sample_to_dict(sample), "unknown target")
+            continue
+        samples.append(sample)
+    return Data(scenes, tuple(samples), truth)
+
+
+def save_data(folder: str | Path, data: Data) -> None:
+    """Write a data folder; a ``truth.jsonl`` of earlier data goes when these have none."""
+    folder = Path(folder)
+    save_scenes(folder / "scenes.jsonl", data.scenes.values())
+    save_samples(folder / "samples.jsonl", data.samples)
+    if data.truth is not None:
+        save_scenes(folder / "truth.jsonl", data.truth.values())
+    else:
+        (folder / "truth.jsonl").unlink(missing_ok=True)

@@ -1,0 +1,301 @@
+"""A scene as prompt text, and back: two forms, an id map, a token budget.
+
+``table``: one line an object, whole centimetres, objects with the same box merged.
+``grand``: the scene text of 3D-GRAND's own prompts, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from grand3d.errors import GrandError
+from grand3d.scene import Object, Scene, Triple
+
+FORMS = ("table", "grand")
+TABLE_HEADER = "id label, center x y z, size x y z in cm:"
+
+_GRAND_START, _GRAND_END = "%%%% Object-centric context:", "%%%%"
+# A word: letters, then digits and marks inside; "_12" is not plain, lest a label look like an id.
+_WORD = r"[^\W\d_](?:[^\W_]|['&.\-]|_(?=[^\W\d_]))*"
+_MARKUP = {c: f"\\u{ord(c):04x}" for c in "<>[]"}
+_PLAIN_LABEL = re.compile(rf"{_WORD}(?:(?: & |[ /]){_WORD})*")
+_TABLE_LINE = re.compile(r"([0-9]+) (.*) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})")
+_GRAND_ID = re.compile(r" <obj_([0-9]+)>: \{")
+_GRAND_KEY = re.compile(r"(?:, )?'(category|description|centroid|extent)': ")
+_GRAND_NUMBERS = re.compile(r"\[(-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2})\]")
+_LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+
+
+@dataclass(frozen=True, slots=True)
+class SceneText:
+    """A scene as text, and what its ids mean.
+
+    Attributes:
+        text: Without a line break at the end.
+        object_ids: ``object_ids[k]`` is the object that ``obj_k`` means.
+        same: Id of a merged duplicate -> id of the object that stands for it.
+        num_dropped: Objects of the scene that the text does not show.
+        labels: ``labels[k]`` is the category of ``object_ids[k]``, without those of its merged duplicates.
+    """
+
+    text: str
+    object_ids: tuple[str, ...]
+    same: Mapping[str, str] = field(default_factory=dict)
+    num_dropped: int = 0
+    labels: tuple[str, ...] = ()
+
+
+def _score(item: Object) -> float:
+    return 1.0 if item.score is None else item.score
+
+
+def _extent(item: Object) -> Triple:
+    """Side lengths along the axes of the scene: those of the box around a rotated box."""
+    if item.rotation is None:
+        return item.extent
+    return tuple(sum(abs(r) * e for r, e in zip(row, item.extent, strict=True)) for row in item.rotation)
+
+
+def _centimetres(item: Object) -> tuple[int, ...]:
+    return tuple(round(100 * value) for value in (*item.centroid, *_extent(item)))
+
+
+def _form(form: str) -> None:
+    if form not in FORMS:
+        raise GrandError(f"the scene text form is {form!r}, expected one of {', '.join(FORMS)}")
+
+
+def merge_duplicates(scene: Scene) -> tuple[Scene, dict[str, str]]:
+    """Merge objects whose boxes are equal in whole centimetres.
+
+    Returns:
+        The scene, in which the best-scored object of each group (the first of equals; true objects score 1) stands alone in
+        its place with all labels of the group joined by ``/``, best first; and ``{merged id: kept id}``.
+    """
+    groups: dict[tuple[int, ...], list[Object]] = {}
+    for item in scene.objects:
+        groups.setdefault(_centimetres(item), []).append(item)
+    kept: dict[str, Object] = {}
+    same: dict[str, str] = {}
+    for group in groups.values():
+        best, *rest = sorted(group, key=lambda item: -_score(item))
+        labels = dict.fromkeys(item.category for item in (best, *rest))
+        kept[best.object_id] = replace(best, category="/".join(labels)) if len(labels) > 1 else best
+        same.update((item.object_id, best.object_id) for item in rest)
+    return replace(scene, objects=tuple(kept[o.object_id] for o in scene.objects if o.object_id in kept)), same
+
+
+def write_scene(scene: Scene, form: str = "table") -> SceneText:
+    """Write all objects of a scene in their order; ``obj_k`` counts from 0.
+
+    A rotated box is written as the axis-aligned box around it.
+
+    Raises:
+        GrandError: For an unknown form.
+    """
+    _form(form)
+    shown, same = merge_duplicates(scene) if form == "table" else (scene, {})
+    own = {item.object_id: item.category for item in scene.objects}
+    labels = tuple(own[item.object_id] for item in shown.objects)
+    return SceneText(_text(shown.objects, form), shown.object_ids, same, labels=labels)
+
+
+def _text(objects: Collection[Object], form: str) -> str:
+    if form == "table":
+        return "\n".join([TABLE_HEADER, *(_table_line(k, item) for k, item in enumerate(objects))])
+    return _GRAND_START + "".join(_grand_item(k, item) for k, item in enumerate(objects)) + _GRAND_END
+
+
+def _table_line(k: int, item: Object) -> str:
+    return f"{k} {_label(item.category)} {' '.join(map(str, _centimetres(item)))}"
+
+
+def _label(label: str) -> str:
+    """A plain label as it is, another as a JSON string without angle or square brackets."""
+    if _PLAIN_LABEL.fullmatch(label):
+        return label
+    quoted = json.dumps(label, ensure_ascii=False)
+    return "".join(c if c.isprintable() and c not in _MARKUP else _MARKUP.get(c) or json.dumps(c)[1:-1] for c in quoted)
+
+
+def _grand_item(k: int, item: Object) -> str:
+    row = {"category": item.category}
+    if item.description is not None:
+        row["description"] = item.description
+    row["centroid"] = "[" + ", ".join(f"{value:.2f}" for value in item.centroid) + "]"
+    row["extent"] = "[" + ", ".join(f"{value:.2f}" for value in _extent(item)) + "]"
+    return f" <obj_{k}>: {row!r};"
+
+
+def read_scene(text: str, form: str = "table") -> Scene:
+    """Read a scene text back: ids are ``obj_k``, sides and places are rounded to the centimetre.
+
+    Raises:
+        GrandError: If the text is not of the form, with line or position.
+    """
+    _form(form)
+    objects = _read_table(text) if form == "table" else _read_grand(text)
+    return Scene("prompt", tuple(objects), id_space="prompt")
+
+
+def _read_table(text: str) -> list[Object]:
+    header, *lines = text.split("\n")
+    if header != TABLE_HEADER:
+        raise GrandError(f"scene text, line 1: seen {header[:60]!r}, expected {TABLE_HEADER!r}")
+    objects = []
+    for k, line in enumerate(lines):
+        match = _TABLE_LINE.fullmatch(line)
+        if match is None or match[1] != str(k):
+            raise GrandError(f"scene text, line {k + 2}: seen {line[:60]!r}, expected '{k} label x y z x y z' in cm")
+        numbers = [int(value) / 100 for value in match.groups()[2:]]
+        objects.append(Object(f"obj_{k}", _read_label(match[2], k + 2), tuple(numbers[:3]), tuple(numbers[3:])))
+    return objects
+
+
+def _read_label(words: str, line: int) -> str:
+    if _PLAIN_LABEL.fullmatch(words):
+        return words
+    try:
+        label = json.loads(words)
+    except (json.JSONDecodeError, RecursionError):
+        label = None
+    if not isinstance(label, str):
+        raise GrandError(f"scene text, line {line}: the label {words[:60]!r} is neither plain words nor a JSON string")
+    return label
+
+
+def _read_grand(text: str) -> list[Object]:
+    if not text.startswith(_GRAND_START):
+        raise GrandError(f"scene text: begins with {text[:40]!r}, expected {_GRAND_START!r}")
+    objects: list[Object] = []
+    position = len(_GRAND_START)
+    while text[position:] != _GRAND_END:
+        match = _GRAND_ID.match(text, position)
+        if match is None or match[1] != str(len(objects)):
+            raise _grand_fault(text, position, f"<obj_{len(objects)}>: {{...}}; or the closing {_GRAND_END}")
+        row, position = _read_grand_row(text, match.end())
+        objects.append(
+            Object(
+                object_id=f"obj_{len(objects)}",
+                category=row["category"],
+                centroid=_read_grand_numbers(row["centroid"], position),
+                extent=_read_grand_numbers(row["extent"], position),
+                description=row.get("description"),
+            )
+        )
+    return objects
+
+
+def _read_grand_row(text: str, position: int) -> tuple[dict[str, str], int]:
+    """The strings of one object and where the next begins."""
+    row: dict[str, str] = {}
+    while not text.startswith("};", position):
+        key = _GRAND_KEY.match(text, position)
+        value = _LITERAL.match(text, key.end()) if key is not None else None
+        if key is None or value is None or key[1] in row or key[0].startswith(",") != bool(row):
+            raise _grand_fault(text, position, "'key': 'text'")
+        row[key[1]] = _unescape(value[1] if value[1] is not None else value[2], text, position)
+        position = value.end()
+    missing = [name for name in ("category", "centroid", "extent") if name not in row]
+    if missing:
+        raise _grand_fault(text, position, f"an object with {', '.join(missing)}")
+    return row, position + 2
+
+
+def _unescape(words: str, text: str, position: int) -> str:
+    def character(match: re.Match[str]) -> str:
+        code = match[1] or match[2] or match[3]
+        if code is not None and int(code, 16) <= 0x10FFFF:
+            return chr(int(code, 16))
+        if match[4] not in _ESCAPES:
+            raise _grand_fault(text, position, f"a Python string, not the escape {match[0]!r}")
+        return _ESCAPES[match[4]]
+
+    return _ESCAPE.sub(character, words)
+
+
+def _read_grand_numbers(words: str, position: int) -> Triple:
+    match = _GRAND_NUMBERS.fullmatch(words)
+    if match is None:
+        raise GrandError(f"scene text, before character {position}: seen {words[:60]!r}, expected '[x.xx, y.yy, z.zz]'")
+    return float(match[1]), float(match[2]), float(match[3])
+
+
+def _grand_fault(text: str, position: int, expected: str) -> GrandError:
+    return GrandError(f"scene text, character {position}: seen {text[position : position + 40]!r}, expected {expected}")
+
+
+def fit_scene(
+    scene: Scene,
+    form: str = "table",
+    top_k: int = 40,
+    budget: int | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+    keep: Collection[str] = (),
+) -> SceneText:
+    """Write the best proposals of a scene, best first, within a token budget.
+
+    Takes the ``top_k`` of highest score (true objects score 1; equals in their order), then leaves out the lowest ones until
+    the text fits: as few as possible, found by bisection, so that the text is tokenised about log2(top_k) times.
+
+    Args:
+        budget: Most tokens the text may have; None for no limit.
+        count_tokens: Tokens of a text; needed with a budget.
+        keep: Ids that are never left out, even past ``top_k``: the targets of training samples.
+
+    Returns:
+        The text; ``num_dropped`` counts all objects that it does not show, by top_k or by budget.
+
+    Raises:
+        GrandError: If an id of ``keep`` is not in the scene, or even the kept objects alone exceed the budget.
+    """
+    _form(form)
+    keep = set(keep)
+    absent = sorted(keep - set(scene.object_ids))
+    if absent:
+        raise GrandError(f"scene {scene.scene_id!r}: the ids to keep {absent[:5]} are not among its {len(scene.objects)} objects")
+    if budget is not None and count_tokens is None:
+        raise GrandError("a token budget needs count_tokens, the function that counts them")
+    ranked = sorted(scene.objects, key=lambda item: -_score(item))
+    num_free = max(top_k - len(keep), 0)
+    free = [item.object_id for item in ranked if item.object_id not in keep]
+    chosen = keep | set(free[:num_free])
+    best = replace(scene, objects=tuple(item for item in ranked if item.object_id in chosen))
+    own = {item.object_id: item.category for item in scene.objects}
+    shown, same = merge_duplicates(best) if form == "table" else (best, {})
+    kept = {same.get(item, item) for item in keep}
+    spare = [item.object_id for item in reversed(shown.objects) if item.object_id not in kept]
+
+    def without(num: int) -> tuple[Object, ...]:
+        out = set(spare[:num])
+        return tuple(item for item in shown.objects if item.object_id not in out)
+
+    def size(num: int) -> int:
+        return count_tokens(_text(without(num), form))
+
+    low, high = 0, 0  # the fewest to leave out lies in low..high
+    if budget is not None and size(0) > budget:
+        low, high = 1, len(spare)
+        if size(high) > budget:
+            raise GrandError(
+                f"scene {scene.scene_id!r}: the scene text may have {budget} tokens; the {len(shown.objects) - high} objects "
+                f"that must stay take {size(high)} and all {len(shown.objects)} take {size(0)}. Raise prompt.max_tokens."
+            )
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if size(middle) <= budget else (middle + 1, high)
+    objects = without(low)
+    ids = tuple(item.object_id for item in objects)
+    same = {item: stands for item, stands in same.items() if stands in set(ids)}
+    return SceneText(
+        text=_text(objects, form),
+        object_ids=ids,
+        same=same,
+        num_dropped=len(scene.objects) - len(ids) - len(same),
+        labels=tuple(own[item] for item in ids),
+    )

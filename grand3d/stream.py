@@ -1,0 +1,191 @@
+"""Which questions are learnt in which order, and their encoding: the deterministic stream of training packs.
+
+A group is one scene with up to ``questions_per_scene`` of its questions. The stream is an endless list of groups: every epoch
+shuffles the questions of each scene, cuts them into groups and shuffles the groups; epochs follow each other without a gap, so
+a step may take the end of one and the start of the next, no group is dropped, and all processes have equally many.
+Group ``i`` depends on seed and data only, never on what was read before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from grand3d.config import Config, PromptConfig
+from grand3d.errors import GrandError
+from grand3d.files import Rejects
+from grand3d.prompts import dialogue
+from grand3d.sample import Sample, load_data, sample_to_dict
+from grand3d.scene import Scene, scene_to_dict
+from grand3d.serial import SceneText, fit_scene
+from grand3d.synth import SEED_STRIDE, detect, make_room, make_samples
+from grand3d.tokens import Encoded, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The groups of a run, by number.
+
+    Attributes:
+        group: Number -> scene and its questions; any number >= 0.
+        num_groups: Groups of one epoch.
+        num_samples: Samples of one epoch (at most, for generated data).
+        fingerprint: Short hash of the data.
+    """
+
+    group: Callable[[int], tuple[Scene, Sequence[Sample]]]
+    num_groups: int
+    num_samples: int
+    fingerprint: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was left out so far on this process."""
+
+    num_dropped: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+def open_stream(config: Config, rejects: Rejects | None = None) -> Stream:
+    """The stream of ``config.data``.
+
+    Raises:
+        GrandError: If no data is configured, or a folder cannot be read or holds no sample.
+    """
+    if config.data.synth is not None:
+        return _synth_stream(config)
+    if not config.data.train:
+        raise GrandError("data.train is empty and data.synth is not set: there is nothing to learn from")
+    return _folder_stream(config, rejects)
+
+
+def _synth_stream(config: Config) -> Stream:
+    synth, questions = config.data.synth, config.data.questions_per_scene
+
+    def group(number: int) -> tuple[Scene, list[Sample]]:
+        seed = synth.seed * SEED_STRIDE + number % synth.num_scenes
+        room = make_room(seed)
+        proposals, match = detect(room, seed)
+        return proposals, make_samples(room, proposals, match, seed, questions)
+
+    scene, samples = group(0)
+    first = json.dumps([scene_to_dict(scene), [sample_to_dict(sample) for sample in samples]], sort_keys=True)
+    return Stream(group, synth.num_scenes, synth.num_scenes * questions, _hash(first.encode()))
+
+
+def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
+    scenes: dict[tuple[int, str], Scene] = {}
+    questions: dict[tuple[int, str], list[Sample]] = {}
+    prints = []
+    for index, source in enumerate(config.data.train):
+        data = load_data(source.path, rejects)
+        if not data.samples:
+            raise GrandError(f"{source.path}: holds no sample to learn from")
+        for sample in data.samples:
+            scenes[index, sample.scene_id] = data.scenes[sample.scene_id]
+            questions.setdefault((index, sample.scene_id), []).append(sample)
+        prints += [_hash(file.read_bytes()) for file in sorted(Path(source.path).glob("*.jsonl"))]
+
+    @lru_cache(maxsize=2)
+    def epoch(number: int) -> list[tuple[tuple[int, str], list[Sample]]]:
+        rng = random.Random(f"{config.train.seed}:{number}")
+        groups = []
+        for key, rows in questions.items():
+            weight = config.data.train[key[0]].weight
+            chosen = rows * int(weight) + rng.sample(rows, _part(len(rows), weight % 1, rng))
+            rng.shuffle(chosen)
+            size = config.data.questions_per_scene
+            groups += [(key, chosen[i : i + size]) for i in range(0, len(chosen), size)]
+        rng.shuffle(groups)
+        return groups
+
+    # an epoch's number of groups varies when weights take random parts, so epochs are laid end to end by counting
+    starts = [0]
+
+    def group(number: int) -> tuple[Scene, list[Sample]]:
+        while starts[-1] <= number:
+            starts.append(starts[-1] + len(epoch(len(starts) - 1)))
+        last = next(i for i in range(len(starts) - 1, -1, -1) if starts[i] <= number)
+        key, rows = epoch(last)[number - starts[last]]
+        return scenes[key], rows
+
+    size = len(epoch(0))
+    return Stream(group, size, sum(len(rows) for _, rows in epoch(0)), _hash("".join(prints).encode()))
+
+
+def _part(count: int, share: float, rng: random.Random) -> int:
+    """``share`` of ``count``, its fraction rounded at random so that the mean is right."""
+    return math.floor(count * share + rng.random())
+
+
+def encode_group(
+    tokenizer: Any,
+    scene: Scene,
+    samples: Sequence[Sample],
+    prompt: PromptConfig,
+    tally: Tally,
+    skip_bad: bool = False,
+) -> list[Encoded]:
+    """Encode the questions of a group behind one scene text.
+
+    Proposals are dropped, lowest score first and never a target, until every question fits ``prompt.max_tokens``.
+
+    Args:
+        tally: Counts what is left out.
+        skip_bad: Leave out a sample that cannot be learnt from, instead of raising.
+
+    Raises:
+        GrandError: Naming the sample that cannot be learnt from, or does not fit even so.
+    """
+    known = set(scene.object_ids)
+    keep = {target for sample in samples for target in sample.target_ids if target in known}
+
+    def count(words: str) -> int:
+        return len(tokenizer.encode(words, add_special_tokens=False))
+
+    def fit(budget: int | None) -> tuple[SceneText, list[tuple[Sample, Encoded]], list[str]]:
+        text = fit_scene(scene, prompt.serializer, top_k=prompt.top_k, budget=budget, count_tokens=count, keep=keep)
+        rows, faults = [], []
+        for sample in samples:
+            try:
+                rows.append((sample, encode(tokenizer, dialogue(sample, text, prompt, with_answer=True))))
+            except GrandError as error:
+                if not skip_bad:
+                    raise
+                faults.append(str(error))
+        return text, rows, faults
+
+    text, rows, faults = fit(None)
+    longest = max((len(encoded) for _, encoded in rows), default=0)
+    if longest > prompt.max_tokens:
+        try:
+            text, rows, faults = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
+        except GrandError:
+            pass  # even the targets alone are too much: the samples that do not fit are named below
+    tally.num_dropped += text.num_dropped
+    fitting = []
+    for sample, encoded in rows:
+        if len(encoded) <= prompt.max_tokens:
+            fitting.append(encoded)
+            continue
+        faults.append(
+            f"sample {sample.sample_id!r}: too long: {len(encoded)} tokens, prompt.max_tokens is {prompt.max_tokens}, and leaving out "
+            f"every object of scene {scene.scene_id!r} that is no target does not help"
+        )
+        if not skip_bad:
+            raise GrandError(faults[-1])
+    tally.rejected.update(fault.split(": ")[1][:60] if ": " in fault else fault[:60] for fault in faults)
+    return fitting
+
+
+def _hash(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]

@@ -1,0 +1,51 @@
+"""Synthetic rooms with questions: a way to train and test without any data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from grand3d.sample import Data, Sample
+from grand3d.scene import Scene
+from grand3d.synth.describe import STRICT, WEIGHTS, make_samples
+from grand3d.synth.detect import detect
+from grand3d.synth.rooms import make_room
+
+__all__ = ["STRICT", "WEIGHTS", "detect", "iter_data", "make_data", "make_room", "make_samples"]
+
+SEED_STRIDE = 1_000_003  # so that neighbouring seeds share no room
+
+
+def iter_data(
+    num_scenes: int,
+    seed: int,
+    questions_per_scene: int = 32,
+    weights: Mapping[str, float] = WEIGHTS,
+    strict: float = STRICT,
+) -> Iterator[tuple[Scene, list[Sample]]]:
+    """Scenes of proposals, each with its samples, one at a time; the same arguments give the same data.
+
+    Args:
+        questions_per_scene: Samples a scene; a few less in a room with little to ask about.
+        weights: Share of each task.
+        strict: Share of the references that the proposals alone decide.
+    """
+    for index in range(num_scenes):
+        number = seed * SEED_STRIDE + index
+        room = make_room(number)
+        proposals, match = detect(room, number)
+        yield proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict)
+
+
+def make_data(
+    num_scenes: int,
+    seed: int,
+    questions_per_scene: int = 32,
+    weights: Mapping[str, float] = WEIGHTS,
+    strict: float = STRICT,
+) -> Data:
+    """The same as one ``Data``: scenes are the proposals, and targets are in their id space."""
+    scenes, samples = {}, []
+    for scene, rows in iter_data(num_scenes, seed, questions_per_scene, weights, strict):
+        scenes[scene.scene_id] = scene
+        samples.extend(rows)
+    return Data(scenes, tuple(samples))

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grand3d import files
+from grand3d.errors import GrandError, import_extra
+from grand3d.files import Rejects
+
+HUGE = "9" * 5000
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _rows(path: Path, rejects: Rejects | None = None) -> list[Any]:
+    return list(files.read_jsonl(path, lambda row: row, rejects))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(json_values, max_size=4))
+def test_read_jsonl_of_write_jsonl_returns_the_rows(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    assert files.write_jsonl(path, rows) == len(rows)
+    assert _rows(path) == rows
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_readers_raise_only_grand_errors_on_any_bytes(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+    path = tmp_path_factory.mktemp("any") / "any"
+    path.write_bytes(raw)
+    for read in (files.read_text, files.read_json, _rows):
+        try:
+            read(path)
+        except GrandError as error:
+            assert str(path) in str(error)
+    _rows(path, Rejects(skip_bad=True)) if raw[:2] != b"\x1f\x8b" and raw.strip() not in (b"[", b"{") else None
+
+
+def test_read_text_drops_a_bom_and_unzips_by_content(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(gzip.compress(b"\xef\xbb\xbf{}"))
+    assert files.read_text(tmp_path / "a.json") == "{}"
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        (b"", "empty"),
+        (b'{"a": 1}\n{"a": 2}\n', "JSON lines"),
+        (b'{"a":\n oops}', "line 2, column 2"),
+        (b"\xff\xfe{\x00}\x00", "UTF-8"),
+        (b"\x1f\x8b\x08\x00broken", "cannot be read"),
+        (gzip.compress(b'{"a": 1}' * 100)[:-12], "cannot be read"),
+        (b"[" * 200_000, "too deeply"),
+        (HUGE.encode(), "not JSON"),
+        (b'{"a": 1, "a": 2}', "twice"),
+        (b'"\\ud800"', "surrogate"),
+    ],
+)
+def test_read_json_of_a_broken_file_says_what_is_wrong(tmp_path: Path, raw: bytes, word: str) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(raw)
+    with pytest.raises(GrandError, match=word) as caught:
+        files.read_json(path)
+    assert str(path) in str(caught.value)
+
+
+def test_read_json_keeps_whole_surrogate_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('"\\ud83d\\ude00"')
+    assert files.read_json(tmp_path / "a.json") == "\U0001f600"
+
+
+def test_readers_name_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    for read in (files.read_text, files.read_json, _rows):
+        with pytest.raises(GrandError, match="no such file"):
+            read(tmp_path / "absent")
+        with pytest.raises(GrandError, match="is a folder"):
+            read(tmp_path)
+
+
+def test_read_jsonl_with_bom_crlf_blank_lines_and_no_last_newline_reads_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('\ufeff{"a": 1}\r\n\r\n  \n\ufeff{"a": "\ufeffx"}\n{"a": 3}'.encode())
+    assert _rows(path) == [{"a": 1}, {"a": "\ufeffx"}, {"a": 3}]
+
+
+def test_read_jsonl_skipping_keeps_the_good_lines_and_counts_the_bad_ones_by_cause(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    lines = [b'{"a": 1}', b'{"a": 1} {"a": 2}', b'{"a"', b"\xff\xfe", b"\x00", b'{"a": 1, "a": 1}', b'{"a": 5}', b'{"a": 6']
+    path.write_bytes(b"\n".join(lines))
+    rejects = Rejects(skip_bad=True)
+    assert _rows(path, rejects) == [{"a": 1}, {"a": 5}]
+    assert rejects.counts() == {"not JSON": 4, "not UTF-8": 1, "key twice": 1}
+    assert [row["where"].rpartition(":")[2] for row in rejects.rows] == ["2", "3", "4", "5", "6", "8"]
+    saved = rejects.save(tmp_path / "out")
+    assert saved == tmp_path / "out.rejected.jsonl"
+    assert len(_rows(saved)) == 6
+
+
+def test_read_jsonl_not_skipping_raises_at_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"a": 1} {"a": 2}\n')
+    with pytest.raises(GrandError, match=r"rows\.jsonl:2: .*two objects on one line"):
+        _rows(path)
+
+
+def test_read_jsonl_of_one_json_document_says_so_even_when_skipping(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps([{"a": 1}], indent=1))
+    with pytest.raises(GrandError, match="one JSON document"):
+        _rows(path, Rejects(skip_bad=True))
+
+
+def test_rejects_without_rows_writes_no_file(tmp_path: Path) -> None:
+    assert Rejects(skip_bad=True).save(tmp_path / "out") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_text_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    files.write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        files.write_text(path, "\ud800")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_write_text_to_an_impossible_place_is_a_grand_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GrandError, match="cannot be written"):
+        files.write_text(tmp_path / "file" / "a.txt", "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, int),
+        (True, float),
+        (1, bool),
+        (1, str),
+        ("1", float),
+        (None, str),
+        ([], dict),
+        (float("nan"), float),
+        (10**400, float),
+    ],
+)
+def test_field_of_another_type_is_refused(value: Any, kind: type) -> None:
+    with pytest.raises(GrandError, match="here: a is ") as caught:
+        files.field({"a": value}, "a", kind, "here")
+    assert caught.value.cause == "wrong type"
+
+
+def test_field_absent_or_null_gives_the_default_and_is_refused_without_one() -> None:
+    assert files.field({}, "a", str, "here", "x") == "x"
+    assert files.field({"a": None}, "a", str, "here", "x") == "x"
+    with pytest.raises(GrandError, match="here: a is missing"):
+        files.field({"b": 1}, "a", str, "here")
+
+
+def test_field_of_a_whole_number_comes_back_as_float() -> None:
+    assert isinstance(files.field({"a": 2}, "a", float, ""), float)
+
+
+@pytest.mark.parametrize("value", [None, 3, "123", [1, 2], [1, 2, "3"], [1, 2, True], [1, 2, float("inf")], [1, 2, 10**400], {}])
+def test_numbers_of_anything_but_three_finite_numbers_is_refused(value: Any) -> None:
+    with pytest.raises(GrandError, match="centroid is"):
+        files.numbers(value, 3, "centroid")
+
+
+def test_shown_of_a_long_or_unshowable_value_is_short() -> None:
+    assert len(files.shown("x" * 500)) == 80
+    assert "int" in files.shown(int("9" * 4000) * 10**4000)
+
+
+def test_import_extra_names_the_pip_line_of_a_missing_package() -> None:
+    with pytest.raises(GrandError, match=r"pip install 'grand3d\[view\]'"):
+        import_extra("no_such_package_at_all", "view")
+    assert import_extra("json", "view") is json

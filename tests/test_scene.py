@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grand3d.errors import GrandError
+from grand3d.files import Rejects
+from grand3d.scene import Object, Region, Scene, load_scenes, save_scenes, scene_from_dict, scene_to_dict, top_k, validate
+
+names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
+ids = names.filter(lambda s: s == s.strip() and s and not set(s) & set("<>,") and len(s.splitlines()) == 1)
+numbers = st.floats(-999, 999)
+sides = st.floats(0, 999)
+turns = st.floats(-math.pi, math.pi).map(
+    lambda a: ((math.cos(a), -math.sin(a), 0.0), (math.sin(a), math.cos(a), 0.0), (0.0, 0.0, 1.0))
+)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    object_ids = draw(st.lists(ids, max_size=5, unique=True))
+    objects = tuple(
+        Object(
+            i,
+            draw(names.filter(str.strip)),
+            draw(st.tuples(numbers, numbers, numbers)),
+            draw(st.tuples(sides, sides, sides)),
+            draw(st.none() | turns),
+            draw(st.none() | st.floats(0, 1)),
+            draw(st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)),
+            draw(st.dictionaries(names, names, max_size=2)),
+            draw(st.sampled_from([None, "r"])),
+        )
+        for i in object_ids
+    )
+    regions = (Region("r", "corner", ((0.0, 1.0), (2.0, 3.0), (4.0, 5.5)), tuple(object_ids)),)
+    return Scene(draw(ids), objects, regions, draw(names))
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes())
+def test_scene_from_dict_of_scene_to_dict_through_json_returns_the_scene(scene: Scene) -> None:
+    assert scene_from_dict(json.loads(json.dumps(scene_to_dict(validate(scene))))) == scene
+
+
+ROW: dict[str, Any] = {
+    "scene_id": "room",
+    "id_space": "synthetic",
+    "objects": [
+        {
+            "object_id": "7",
+            "category": "desk",
+            "centroid": [1, 2.5, 0.4],
+            "extent": [1.2, 0.6, 0.8],
+            "rotation": [[0, -1, 0], [1, 0, 0], [0, 0, 1]],
+            "score": 0.5,
+            "description": "a desk",
+            "attributes": {"colour": "brown"},
+            "region_id": "r",
+        }
+    ],
+    "regions": [{"region_id": "r", "name": "work area", "polygon": [[0, 0], [1, 0], [1, 1]], "object_ids": ["7"]}],
+}
+
+
+def _with(path: str, value: Any) -> dict[str, Any]:
+    """ROW with one place changed; ``path`` like ``objects.0.score``; ``...`` takes the key away."""
+    row: Any = copy.deepcopy(ROW)
+    *steps, last = [int(s) if s.isdigit() else s for s in path.split(".")]
+    inner = row
+    for step in steps:
+        inner = inner[step]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return row
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "word"),
+    [
+        ("scene_id", ..., "scene_id is missing"),
+        ("scene_id", 5, "scene_id is 5, expected text"),
+        ("scene_id", "", "scene_id"),
+        ("scene_id", " room", "outer blanks"),
+        ("objects", ..., "objects is missing"),
+        ("objects", None, "objects is None, expected a list"),
+        ("objects", {}, "expected a list"),
+        ("objects.0", None, "object number 0: expected a JSON object"),
+        ("objects.0.object_id", ..., "object_id is missing"),
+        ("objects.0.object_id", 7, "object_id is 7, expected text"),
+        ("objects.0.object_id", "", "an id is text"),
+        ("objects.0.object_id", "a<b", "an id is text"),
+        ("objects.0.object_id", "a,b", "an id is text"),
+        ("objects.0.object_id", "a\u2028b", "an id is text"),
+        ("objects.0.object_id", "a ", "an id is text"),
+        ("objects.0.category", "  ", "category"),
+        ("objects.0.category", None, "category is None, expected text"),
+        ("objects.0.centroid", ..., "centroid is missing"),
+        ("objects.0.centroid", [1, 2], "expected 3 finite numbers"),
+        ("objects.0.centroid", [1, 2, float("nan")], "expected 3 finite numbers"),
+        ("objects.0.centroid", [1, 2, True], "expected 3 finite numbers"),
+        ("objects.0.centroid", [1, 2, 10**400], "expected 3 finite numbers"),
+        ("objects.0.centroid", "1, 2, 3", "expected a list"),
+        ("objects.0.centroid", [1500, 0, 0], "millimetres"),
+        ("objects.0.extent", [1, -0.1, 1], "every side must be >= 0"),
+        ("objects.0.extent", None, "extent is None"),
+        ("objects.0.rotation", [[1, 0, 0], [0, 1, 0]], "rotation"),
+        ("objects.0.rotation", [[1, 0, 0], [0, 1, 0], [0, 0]], "rotation"),
+        ("objects.0.rotation", [1, 0, 0], "rotation"),
+        ("objects.0.rotation", 3, "rotation"),
+        ("objects.0.rotation", [[1, 0, 0], [0, 1, 0], [0, 0, -1]], "orthonormal"),
+        ("objects.0.rotation", [[2, 0, 0], [0, 1, 0], [0, 0, 1]], "orthonormal"),
+        ("objects.0.score", "high", "score is 'high', expected a number"),
+        ("objects.0.score", True, "expected a number"),
+        ("objects.0.score", 1.5, "expected 0 to 1"),
+        ("objects.0.score", float("nan"), "score is nan"),
+        ("objects.0.description", ["a desk"], "description is"),
+        ("objects.0.attributes", ["brown"], "attributes is"),
+        ("objects.0.attributes", {"colour": 3}, "attributes is"),
+        ("objects.0.region_id", 3, "region_id is 3, expected text"),
+        ("objects.0.region_id", "attic", "none of the scene's regions"),
+        ("objects.0.rotaton", [], "unknown keys"),
+        ("regions", {"r": 1}, "regions is"),
+        ("regions.0", "r", "region number 0"),
+        ("regions.0.name", ..., "name is missing"),
+        ("regions.0.region_id", None, "region_id is None"),
+        ("regions.0.polygon", [[0, 0, 0]], "corner of polygon"),
+        ("regions.0.polygon", [[0, "x"]], "corner of polygon"),
+        ("regions.0.object_ids", [7], "object_ids is"),
+        ("regions.0.object_ids", ["8"], "unknown members"),
+        ("id_space", 4, "id_space is 4"),
+        ("frame", "raw", "convert the scene first"),
+        ("frame", ["raw"], "frame is"),
+        ("up", "y", "convert the scene first"),
+        ("units", "mm", "convert the scene first"),
+        ("object", [], "unknown keys"),
+    ],
+)
+def test_scene_from_dict_with_one_fault_says_what_and_where(path: str, value: Any, word: str) -> None:
+    with pytest.raises(GrandError) as caught:
+        scene_from_dict(_with(path, value))
+    assert word in str(caught.value)
+    assert caught.value.cause
+
+
+@pytest.mark.parametrize("row", [None, [], "room", 3, {}])
+def test_scene_from_dict_of_no_scene_is_refused(row: Any) -> None:
+    with pytest.raises(GrandError):
+        scene_from_dict(row)
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+places = [
+    "scene_id", "objects", "objects.0", "regions", "regions.0", "id_space", "frame", "up", "units",
+    *(f"objects.0.{k}" for k in ROW["objects"][0]), *(f"regions.0.{k}" for k in ROW["regions"][0]),
+    "objects.0.rotation.1", "objects.0.rotation.1.2", "objects.0.centroid.0", "regions.0.polygon.1", "regions.0.object_ids.0",
+]  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(places), junk)
+def test_scene_from_dict_with_junk_in_any_place_raises_nothing_but_grand_errors(path: str, value: Any) -> None:
+    try:
+        scene = scene_from_dict(_with(path, value))
+    except GrandError:
+        return
+    assert scene_from_dict(scene_to_dict(scene)) == scene
+
+
+def test_scene_from_dict_takes_null_for_an_optional_field() -> None:
+    scene = scene_from_dict(_with("objects.0.score", None) | {"regions": None, "units": None, "objects": []})
+    assert scene == Scene("room", (), id_space="synthetic")
+
+
+def test_validate_reports_the_faults_of_all_objects_at_once() -> None:
+    bad = Object("a", "desk", (0, 0, math.inf), (1, 1, -1))
+    with pytest.raises(GrandError) as caught:
+        validate(Scene("room", (bad, replace(bad, object_id="b"), Object("b", "", (0, 0, 0), (1, 1, 1)))))
+    message = str(caught.value)
+    assert message.count("centroid") == 2 and message.count("every side") == 2
+    assert "1 more faults" in message
+
+
+def test_validate_of_wrong_python_types_is_a_grand_error() -> None:
+    for changed in ({"centroid": None}, {"extent": 3}, {"object_id": 3}, {"category": None}, {"score": "x"}, {"rotation": "x"}):
+        with pytest.raises(GrandError):
+            validate(Scene("room", (replace(Object("a", "desk", (0, 0, 0), (1, 1, 1)), **changed),)))
+
+
+def test_getitem_of_an_unknown_object_is_a_grand_error(toy_scene: Scene) -> None:
+    assert toy_scene["3"].category == "table lamp"
+    with pytest.raises(GrandError, match="no object '33'"):
+        toy_scene["33"]
+
+
+def test_load_scenes_of_save_scenes_returns_them(tmp_path: Path, toy_scene: Scene, toy_proposals: Scene) -> None:
+    other = replace(toy_proposals, scene_id="other")
+    assert save_scenes(tmp_path / "scenes.jsonl", [toy_scene, other]) == 2
+    assert load_scenes(tmp_path / "scenes.jsonl") == {"toy_room": toy_scene, "other": other}
+
+
+def test_load_scenes_with_a_scene_twice_names_the_line_or_keeps_the_first(tmp_path: Path, toy_scene: Scene) -> None:
+    path = tmp_path / "scenes.jsonl"
+    save_scenes(path, [toy_scene, replace(toy_scene, objects=())])
+    with pytest.raises(GrandError, match=r"scenes\.jsonl:2: .*twice"):
+        load_scenes(path)
+    rejects = Rejects(skip_bad=True)
+    assert load_scenes(path, rejects) == {"toy_room": toy_scene}
+    assert rejects.counts() == {"id twice": 1}
+
+
+def test_top_k_keeps_the_best_in_their_order(toy_proposals: Scene) -> None:
+    assert top_k(toy_proposals, 3).object_ids == ("p0", "p1", "p2")
+    turned = replace(toy_proposals, objects=toy_proposals.objects[::-1])
+    assert top_k(turned, 3).object_ids == ("p2", "p1", "p0")
+    assert top_k(toy_proposals, 100) is toy_proposals
