@@ -79,10 +79,11 @@ class Conversation:
         max_new_tokens: int = 256,
         sampling: Sampling | None = None,
     ) -> None:
+        from grand3d.generate import positions
+
         self.model, self.tokenizer, self.prompt, self.scene = model, tokenizer, prompt, scene
         self.max_new_tokens, self.sampling = max_new_tokens, sampling
-        positions = getattr(model.config, "max_position_embeddings", prompt.max_tokens)
-        self.limit = min(prompt.max_tokens, positions) - max_new_tokens
+        self.limit = min(prompt.max_tokens, positions(model)) - max_new_tokens
         self.scene_text = self._fit()
         self.history: tuple[Turn, ...] = ()
         self.num_forgotten = 0

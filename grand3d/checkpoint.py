@@ -6,16 +6,15 @@ of every process, the step, and the configuration and data it belongs to. The fr
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
+from grand3d.config import flat
 from grand3d.errors import GrandError
 from grand3d.files import read_json, write_json
 
@@ -23,7 +22,7 @@ FREE = ("train.log_every", "train.eval_every", "train.save_every", "train.keep_c
 """Settings that may differ on resume: they do not change what is learnt."""
 
 
-def keep_adapter_only(accelerator: Accelerator) -> None:
+def keep_adapter_only(accelerator: Any) -> None:
     """Let ``save_state`` and ``load_state`` handle the adapter's weights and leave the frozen base out."""
 
     def save(models: list[Any], weights: list[Any], folder: str) -> None:
@@ -31,7 +30,7 @@ def keep_adapter_only(accelerator: Accelerator) -> None:
             return
         weights.clear()
         if accelerator.is_main_process:
-            state = get_peft_model_state_dict(accelerator.unwrap_model(models[0]))
+            state = get_peft_model_state_dict(accelerator.unwrap_model(models[0]), save_embedding_layers=False)
             save_file(
                 {name: value.detach().cpu().contiguous() for name, value in state.items()}, Path(folder) / "adapter.safetensors"
             )
@@ -46,7 +45,7 @@ def keep_adapter_only(accelerator: Accelerator) -> None:
     accelerator.register_load_state_pre_hook(load)
 
 
-def save_checkpoint(accelerator: Accelerator, run: Path, step: int, state: dict[str, Any], keep: int) -> Path:
+def save_checkpoint(accelerator: Any, run: Path, step: int, state: dict[str, Any], keep: int) -> Path:
     """Write ``checkpoints/step_N``; all processes call it, the main one renames it and removes the oldest."""
     folder = run / "checkpoints" / f"step_{step}"
     beside = folder.with_name(f".step_{step}.part")
@@ -103,10 +102,10 @@ def read_state(folder: Path, state: dict[str, Any]) -> int:
     """
     saved = read_json(folder / "state.json")
     faults = []
-    old, new = _flat(saved["config"]), _flat(state["config"])
+    old, new = flat(saved["config"]), flat(state["config"])
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(FREE):
-            faults.append(f"{key} is {json.dumps(new.get(key))}, was {json.dumps(old.get(key))}")
+            faults.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
     if saved["data"] != state["data"]:
         faults.append(f"the training data changed (fingerprint {state['data']}, was {saved['data']})")
     if saved["num_processes"] != state["num_processes"]:
@@ -120,18 +119,10 @@ def read_state(folder: Path, state: dict[str, Any]) -> int:
     return saved["step"]
 
 
-def load_checkpoint(accelerator: Accelerator, folder: Path) -> None:
+def load_checkpoint(accelerator: Any, folder: Path) -> None:
     """Restore adapter, optimizer and random states on every process."""
     accelerator.load_state(str(folder), **({"load_module_strict": False} if _deepspeed(accelerator) else {}))
 
 
-def _deepspeed(accelerator: Accelerator) -> bool:
+def _deepspeed(accelerator: Any) -> bool:
     return accelerator.distributed_type.value == "DEEPSPEED"
-
-
-def _flat(value: Any, where: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {where: value}
-    return {
-        key: leaf for name, inner in value.items() for key, leaf in _flat(inner, f"{where}.{name}" if where else name).items()
-    }

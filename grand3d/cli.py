@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("replies", help="replies file; one that an interrupted run left is completed")
     sub.add_argument("--limit", type=_positive, help="only the first samples (score then needs --missing=skip)")
     sub.add_argument("--scenes", type=_positive, help="only the first scenes")
-    sub.add_argument("--batch-size", type=_positive, default=64, help="questions of a scene at a time (default: 64)")
+    sub.add_argument("--batch-size", type=_positive, default=96, help="questions of a scene at a time (default: 96)")
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _add_reply_options(sub)
 

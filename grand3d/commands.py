@@ -85,16 +85,16 @@ def check(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> None:
-    import_extra("transformers", "train")
-    from grand3d.model import load_tokenizer
-    from grand3d.tokens import colour, encode
-
     data = load_data(options.data)
     if not 0 <= options.index < len(data.samples):
         raise GrandError(f"{options.data}: --index is {options.index}, expected 0 to {len(data.samples) - 1}")
     sample = data.samples[options.index]
     config = load_config(options.config) if options.config else None
     prompt = config.prompt if config else PromptConfig()
+    _need_models()
+    from grand3d.model import load_tokenizer
+    from grand3d.tokens import colour, encode
+
     tokenizer = load_tokenizer(config.model.base if config else options.base)
     learnable = data.truth is None  # targets among true objects are not among those shown
     keep = sample.target_ids if learnable else ()
@@ -107,16 +107,16 @@ def show(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     config = load_config(options.config, options.overrides)
-    heldout = load_data(config.data.heldout) if config.data.heldout else None
     _need_models()
-    from grand3d import evaluate
-    from grand3d.train import train
-
     if options.dry_run:
         from grand3d.plan import plan
 
         print(plan(config))
         return
+    from grand3d import evaluate
+    from grand3d import train as training
+
+    heldout = load_data(config.data.heldout) if config.data.heldout else None
     figures = None
     if heldout is not None:
 
@@ -124,7 +124,7 @@ def train(options: argparse.Namespace) -> None:
             return evaluate.heldout(model, tokenizer, heldout, config.prompt)
 
     out = options.out or f"runs/{Path(options.config).stem}"
-    adapter = train(config, out, options.resume, figures, options.skip_bad)
+    adapter = training.train(config, out, options.resume, figures, options.skip_bad)
     _say(f"adapter: {adapter}")
 
 
@@ -132,9 +132,9 @@ def predict(options: argparse.Namespace) -> None:
     rejects = Rejects(options.skip_bad)
     data = load_data(options.data, rejects)
     sampling = _sampling(options)
-    from grand3d.evaluate import predict
+    from grand3d import evaluate
 
-    done = predict(
+    done = evaluate.predict(
         options.adapter,
         data,
         options.replies,
@@ -154,7 +154,7 @@ def predict(options: argparse.Namespace) -> None:
 
 
 def score(options: argparse.Namespace) -> None:
-    from grand3d.evaluate import score
+    from grand3d import evaluate
 
     rejects = Rejects(options.skip_bad)
     data = load_data(options.data, rejects)
@@ -162,7 +162,7 @@ def score(options: argparse.Namespace) -> None:
         replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
     else:
         replies = load_replies(options.replies, rejects)
-    report = score(options.bench, data, replies, options.missing)
+    report = evaluate.score(options.bench, data, replies, options.missing)
     if rejects.rows:
         report["counts"]["rejected_rows"] = len(rejects.rows)
     print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
@@ -188,9 +188,9 @@ def chat(options: argparse.Namespace) -> int:
 
 def merge(options: argparse.Namespace) -> None:
     _need_models()
-    from grand3d.model import merge
+    from grand3d import model
 
-    _say(f"model: {merge(options.adapter, options.out)}")
+    _say(f"model: {model.merge(options.adapter, options.out)}")
 
 
 def _need_models() -> None:

@@ -8,7 +8,6 @@ Relative paths are relative to the working folder.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import math
 import types
@@ -174,9 +173,11 @@ def dump_yaml(config: Config) -> str:
     return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
 
 
-def config_hash(config: Any) -> str:
-    """A short hash of a configuration or of one section."""
-    return hashlib.sha256(json.dumps(to_dict(config), sort_keys=True).encode()).hexdigest()[:16]
+def flat(value: Any, where: str = "") -> dict[str, Any]:
+    """Nested sections as one level of dotted keys; lists become their JSON text."""
+    if not isinstance(value, dict):
+        return {where: value if isinstance(value, int | float | str | bool) else json.dumps(value)}
+    return {key: leaf for name, inner in value.items() for key, leaf in flat(inner, f"{where}.{name}" if where else name).items()}
 
 
 def _checked(raw: Mapping[str, Any], where: str, faults: list[str]) -> Config:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from grand3d.generate import Sampling
 
 BASE = "base:"
+HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def predict(
     data: Data,
     out: str | Path,
     max_new_tokens: int = 256,
-    batch_size: int = 64,
+    batch_size: int = 96,
     sampling: Sampling | None = None,
     dtype: str = "fp32",
     num_scenes: int | None = None,
@@ -154,7 +155,7 @@ def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig) -> dic
     """
     from grand3d.generate import ask
 
-    report = score("synth", data, list(ask(model, tokenizer, prompt, data, data.samples)))
+    report = score("synth", data, list(ask(model, tokenizer, prompt, data, data.samples, HELDOUT_TOKENS)))
     counts = report["counts"]
     figures: dict[str, Any] = {"n": counts["n"], "parsed": 100 * counts["parsed"] / max(1, counts["n"])}
     for row in report["rows"]:
@@ -188,7 +189,9 @@ def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
             raise GrandError(f"{out}: holds something, and no {note.name} beside it says what wrote it; give another file")
         before = read_json(note)
         changed = [
-            f"{key} was {shown(before.get(key))}, is {shown(value)}" for key, value in about.items() if before.get(key) != value
+            f"{key} was {shown(before.get(key))}, is {shown(value)}"
+            for key, value in about.items()
+            if before.get(key) != value and key != "adapter"  # the weights say which it was, wherever its folder lies now
         ]
         if changed:
             raise GrandError(f"{out}: holds replies of another run ({'; '.join(changed)}); give another file")

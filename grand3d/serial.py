@@ -15,14 +15,16 @@ from grand3d.errors import GrandError
 from grand3d.scene import Object, Scene, Triple
 
 FORMS = ("table", "grand")
-TABLE_HEADER = "id label, center x y z, size x y z in cm:"
+TABLE_HEADER = "label and id: center x y z, size x y z in cm"
 
 _GRAND_START, _GRAND_END = "%%%% Object-centric context:", "%%%%"
 # A word: letters, then digits and marks inside; "_12" is not plain, lest a label look like an id.
 _WORD = r"[^\W\d_](?:[^\W_]|['&.\-]|_(?=[^\W\d_]))*"
 _MARKUP = {c: f"\\u{ord(c):04x}" for c in "<>[]"}
 _PLAIN_LABEL = re.compile(rf"{_WORD}(?:(?: & |[ /]){_WORD})*")
-_TABLE_LINE = re.compile(r"([0-9]+) (.*) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})")
+_TABLE_LINE = re.compile(
+    r" (.*[^0-9])([0-9]+) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})"
+)
 _GRAND_ID = re.compile(r" <obj_([0-9]+)>: \{")
 _GRAND_KEY = re.compile(r"(?:, )?'(category|description|centroid|extent)': ")
 _GRAND_NUMBERS = re.compile(r"\[(-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2})\]")
@@ -112,12 +114,14 @@ def _text(objects: Collection[Object], form: str) -> str:
 
 
 def _table_line(k: int, item: Object) -> str:
-    return f"{k} {_label(item.category)} {' '.join(map(str, _centimetres(item)))}"
+    # The id right behind the label: what followed a word is what a language model recalls most easily. The blank in front
+    # makes the label the same tokens as in a sentence.
+    return f" {_label(item.category)}{k} {' '.join(map(str, _centimetres(item)))}"
 
 
 def _label(label: str) -> str:
     """A plain label as it is, another as a JSON string without angle or square brackets."""
-    if _PLAIN_LABEL.fullmatch(label):
+    if _PLAIN_LABEL.fullmatch(label) and label[-1] not in "0123456789":
         return label
     quoted = json.dumps(label, ensure_ascii=False)
     return "".join(c if c.isprintable() and c not in _MARKUP else _MARKUP.get(c) or json.dumps(c)[1:-1] for c in quoted)
@@ -150,10 +154,10 @@ def _read_table(text: str) -> list[Object]:
     objects = []
     for k, line in enumerate(lines):
         match = _TABLE_LINE.fullmatch(line)
-        if match is None or match[1] != str(k):
-            raise GrandError(f"scene text, line {k + 2}: seen {line[:60]!r}, expected '{k} label x y z x y z' in cm")
+        if match is None or match[2] != str(k):
+            raise GrandError(f"scene text, line {k + 2}: seen {line[:60]!r}, expected ' label{k} x y z x y z' in cm")
         numbers = [int(value) / 100 for value in match.groups()[2:]]
-        objects.append(Object(f"obj_{k}", _read_label(match[2], k + 2), tuple(numbers[:3]), tuple(numbers[3:])))
+        objects.append(Object(f"obj_{k}", _read_label(match[1], k + 2), tuple(numbers[:3]), tuple(numbers[3:])))
     return objects
 
 

@@ -8,6 +8,7 @@ Group ``i`` depends on seed and data only, never on what was read before.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -147,44 +148,45 @@ def encode_group(
         GrandError: Naming the sample that cannot be learnt from, or does not fit even so.
     """
     known = set(scene.object_ids)
-    keep = {target for sample in samples for target in sample.target_ids if target in known}
+    rest, faults = list(samples), []
 
     def count(words: str) -> int:
         return len(tokenizer.encode(words, add_special_tokens=False))
 
-    def fit(budget: int | None) -> tuple[SceneText, list[tuple[Sample, Encoded]], list[str]]:
+    def fit(budget: int | None) -> tuple[SceneText, dict[str, Encoded]]:
+        keep = {target for sample in rest for target in sample.target_ids if target in known}
         text = fit_scene(scene, prompt.serializer, top_k=prompt.top_k, budget=budget, count_tokens=count, keep=keep)
-        rows, faults = [], []
-        for sample in samples:
+        encoded = {}
+        for sample in list(rest):
             try:
-                rows.append((sample, encode(tokenizer, dialogue(sample, text, prompt, with_answer=True))))
+                encoded[sample.sample_id] = encode(tokenizer, dialogue(sample, text, prompt, with_answer=True))
             except GrandError as error:
                 if not skip_bad:
                     raise
                 faults.append(str(error))
-        return text, rows, faults
+                rest.remove(sample)
+        return text, encoded
 
-    text, rows, faults = fit(None)
-    longest = max((len(encoded) for _, encoded in rows), default=0)
-    if longest > prompt.max_tokens:
-        try:
-            text, rows, faults = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
-        except GrandError:
-            pass  # even the targets alone are too much: the samples that do not fit are named below
-    tally.num_dropped += text.num_dropped
-    fitting = []
-    for sample, encoded in rows:
-        if len(encoded) <= prompt.max_tokens:
-            fitting.append(encoded)
-            continue
+    while True:
+        text, encoded = fit(None)
+        longest = max(map(len, encoded.values()), default=0)
+        if longest > prompt.max_tokens:
+            with contextlib.suppress(GrandError):  # even the targets alone exceed the budget
+                text, encoded = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
+            longest = max(map(len, encoded.values()), default=0)
+        if longest <= prompt.max_tokens:
+            break
+        name = max(encoded, key=lambda item: len(encoded[item]))
         faults.append(
-            f"sample {sample.sample_id!r}: too long: {len(encoded)} tokens, prompt.max_tokens is {prompt.max_tokens}, and leaving out "
-            f"every object of scene {scene.scene_id!r} that is no target does not help"
+            f"sample {name!r}: too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, "
+            f"and leaving out every object of scene {scene.scene_id!r} that is no target does not help"
         )
         if not skip_bad:
             raise GrandError(faults[-1])
+        rest = [sample for sample in rest if sample.sample_id != name]
+    tally.num_dropped += text.num_dropped
     tally.rejected.update(fault.split(": ")[1][:60] if ": " in fault else fault[:60] for fault in faults)
-    return fitting
+    return list(encoded.values())
 
 
 def _hash(raw: bytes) -> str:

@@ -66,11 +66,9 @@ def encode(tokenizer: Any, dialogue: Dialogue) -> Encoded:
     pieces, names = _template(tokenizer, [turn.answer is not None for turn in dialogue.turns], bool(dialogue.system))
     stops = stop_ids(tokenizer)
     closed = dialogue.turns[-1].answer is not None
-    ids, mask = _bos(tokenizer, pieces[0]), []
+    ids = _bos(tokenizer, pieces[0])
     mask = [False] * len(ids)
-    cut = len(ids)
-    blank = ""
-    after_answer = False
+    cut, blank, after_answer = 0, "", False
     for number, piece in enumerate(pieces):
         last = number == len(names)
         if after_answer:
@@ -215,8 +213,12 @@ def _raw_ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def _bos(tokenizer: Any, first_piece: str) -> list[int]:
-    """The beginning-of-text id, when this tokenizer uses one and the template does not write it itself."""
+    """The beginning-of-text id, for a tokenizer that has one, unless the template writes it itself.
+
+    Whether the tokenizer would add it by itself is not asked: that differs between two ways of loading the same Llama-2 files.
+    A token that both begins and ends texts, as GPT-2's, is not put in front.
+    """
     bos = tokenizer.bos_token_id
-    if bos is None or first_piece.startswith(tokenizer.bos_token):
+    if bos is None or bos == tokenizer.eos_token_id or first_piece.startswith(tokenizer.bos_token):
         return []
-    return [bos] if tokenizer.encode("a")[:1] == [bos] else []
+    return [bos]

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 export OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 
 out=runs/quickstart
-rooms=8
+rooms=6
+questions=12 # a room
 seed=900001 # training rooms are drawn from other seeds
 
 begin=$SECONDS
@@ -20,11 +21,19 @@ took() { printf -- '-- %d s\n' "$((SECONDS - since))"; }
 rm -rf "$out"
 
 heading "1 of 4: make $rooms rooms that no training run has seen, with questions and right answers"
-grand3d synth rooms "$out/heldout" --scenes "$rooms" --seed "$seed"
+grand3d synth rooms "$out/heldout" --scenes "$rooms" --seed "$seed" --questions "$questions"
 took
 
 heading "2 of 4: train SmolLM2-135M for a few steps; held-out figures before and after"
 grand3d train configs/quickstart.yaml "data.heldout=$out/heldout" --out "$out/run"
+python - "$out/run/log.jsonl" <<'TABLE'
+import json, sys
+figures = [row["eval"] for line in open(sys.argv[1]) if "eval" in (row := json.loads(line))]
+print(f"\n{'held-out, percent':28}{'before':>8}{'after':>8}")
+for name, value in figures[-1].items():
+    if isinstance(value, float):
+        print(f"{name.replace('_', ' '):28}{figures[0][name]:8.1f}{value:8.1f}")
+TABLE
 took
 
 heading "3 of 4: the adapter that comes with grand3d, trained the same way for longer, on the same rooms"
@@ -35,8 +44,8 @@ took
 heading "4 of 4: ask it about a room"
 grand3d chat demo <<'QUESTIONS'
 Are there any chairs in the room?
-How many lamps are there?
-/ground the chair nearest to the desk
+Is there a bed in the room?
+/ground the lamp on the table
 QUESTIONS
 took
 

@@ -72,15 +72,15 @@ def batched(model: Any, tokenizer: Any, requests: list[Encoded], max_new_tokens:
     return [out[index] for index in range(len(requests))]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("shared_start", [0, 20])
-def test_generate_gives_the_replies_of_one_by_one_generation(lively: Any, batch_size: int, shared_start: int) -> None:
+def test_generate_gives_the_replies_of_one_by_one_generation(lively: Any, shared_start: int) -> None:
     model, tokenizer = lively
     requests = make_requests([(90, [1, 2, 9, 30, 4, 17, 5]), (3, [6]), (41, [1, 25])], shared_start)
     expected = one_by_one(model, tokenizer, requests, 24)
     lengths = {len(text) for text, _ in expected}
     assert len(lengths) > 3 and {finished for _, finished in expected} == {True, False}  # replies that say something
-    assert batched(model, tokenizer, requests, 24, batch_size=batch_size) == expected
+    for batch_size in (1, 3, 64):
+        assert batched(model, tokenizer, requests, 24, batch_size=batch_size) == expected
 
 
 def test_generate_longer_than_the_buffers_grow_gives_the_same_replies(lively: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,8 +184,22 @@ def test_generate_sampled_follows_the_seed_and_the_temperature(lively: Any) -> N
 
 def test_generate_beyond_the_positions_of_the_model_is_refused_with_counts(lively: Any) -> None:
     requests = make_requests([(8000, [100])])
-    with pytest.raises(GrandError, match=r"8100 tokens of prompt and room for 200 of reply, but the model knows 8192"):
+    with pytest.raises(GrandError, match=r"8100 tokens of prompt and room for 200 of reply, but the model takes 8192"):
         list(generate(*lively, requests, 200))
+
+
+def test_generate_beyond_the_window_of_the_model_is_refused(lively: Any) -> None:
+    model = copy.deepcopy(lively[0])
+    model.config.sliding_window = 64
+    with pytest.raises(GrandError, match="but the model takes 64"):
+        list(generate(model, lively[1], make_requests([(50, [10])]), 5))
+
+
+def test_generate_in_bf16_gives_nearly_the_replies_of_one_by_one_generation(lively: Any) -> None:
+    model, tokenizer = copy.deepcopy(lively[0]).to(torch.bfloat16), lively[1]
+    requests = make_requests([(40, [5, 8, 1, 3, 9, 12, 7, 20])], seed=4)
+    pairs = zip(batched(model, tokenizer, requests, 2), one_by_one(model, tokenizer, requests, 2), strict=True)
+    assert sum(a == b for a, b in pairs) >= 6  # rounding decides where two tokens are nearly equally likely
 
 
 @pytest.mark.parametrize("values", [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_p": 1.5}])

@@ -108,6 +108,24 @@ def test_docs_name_make_targets_files_and_links_that_exist(path: Path) -> None:
     assert missing == []
 
 
+def readme_python() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_first_python_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
+    code = readme_python()[0] + "\nimport sys; assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "the office chair ('obj_3',)" in done.stdout
+
+
+@pytest.mark.slow
+def test_second_python_of_the_readme_answers_with_the_shipped_adapter(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", readme_python()[1]], cwd=tmp_path, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("Yes")
+
+
 def test_ci_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

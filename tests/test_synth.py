@@ -79,7 +79,7 @@ def test_detect_sorted_scored_and_noisy() -> None:
         pairs += sum(n - 1 for n in boxes.values())
     assert exact < 0.01 * kept
     assert 0.03 < wrong / kept < 0.3
-    assert pairs > 40, "a detector repeats boxes under other labels"
+    assert pairs > 25, "a detector repeats boxes under other labels"
 
 
 def test_detect_limit_best_scored_kept() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate
+from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate, positions
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
@@ -23,7 +23,7 @@ def ask(
     data: Data,
     samples: Sequence[Sample],
     max_new_tokens: int = MAX_NEW_TOKENS,
-    batch_size: int = 64,
+    batch_size: int = 96,
     sampling: Sampling = GREEDY,
     rejects: Rejects | None = None,
 ) -> Iterator[Reply]:
@@ -32,7 +32,7 @@ def ask(
     Raises:
         GrandError: If a sample does not fit the context, unless ``rejects`` collects it.
     """
-    limit = min(prompt.max_tokens, getattr(model.config, "max_position_embeddings", prompt.max_tokens)) - max_new_tokens
+    limit = min(prompt.max_tokens, positions(model)) - max_new_tokens
     by_scene: dict[str, list[Sample]] = {}
     for sample in samples:
         by_scene.setdefault(sample.scene_id, []).append(sample)

@@ -176,12 +176,8 @@ def shared_attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in every layer; the batch is one, its tokens belong to the rows of ``shared``."""
-    window = kwargs.get("sliding_window")
-    if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None or (window and window < 4096):
-        raise GrandError(
-            f"{type(module).__name__} caps its scores, has sinks or a window of {window} tokens, which generation here does not "
-            "know; take a base of the Llama, Mistral or Qwen kind"
-        )
+    if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
+        raise GrandError(f"{type(module).__name__} caps its scores or has sinks; take a base of the Llama, Mistral or Qwen kind")
     return shared.attend(module.layer_idx, query[0], key[0], value[0], scaling)[None], None
 
 

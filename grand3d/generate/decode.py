@@ -52,7 +52,7 @@ def generate(
     tokenizer: Any,
     requests: Sequence[Encoded],
     max_new_tokens: int = MAX_NEW_TOKENS,
-    batch_size: int = 64,
+    batch_size: int = 96,
     sampling: Sampling = GREEDY,
     on_token: Callable[[str], None] | None = None,
     memory: Memory | None = None,
@@ -72,11 +72,11 @@ def generate(
         limit cut the reply. Equal requests are answered once where the likeliest token is taken.
 
     Raises:
-        GrandError: If a request and its reply do not fit the positions the model knows.
+        GrandError: If a request and its reply are more than the model takes.
     """
     assert on_token is None or len(requests) == 1, "streaming is for one request"
     assert max_new_tokens >= 1 and batch_size >= 1
-    check_fits(model, requests, max_new_tokens)
+    _check_fits(model, requests, max_new_tokens)
     stop = stop_ids(tokenizer)
     choose = _chooser(sampling)
     for prefix_ids, questions in _group(requests, merge_equal=sampling.temperature == 0).items():
@@ -96,19 +96,20 @@ def generate(
                     yield index, text, finished
 
 
-def check_fits(model: Any, requests: Sequence[Encoded], max_new_tokens: int) -> None:
-    """Refuse requests that are longer than the positions the model was made for.
+def positions(model: Any) -> int:
+    """Tokens of prompt and reply that a model can take: those it was made for, and no more than its window sees at once."""
+    limits = (getattr(model.config, name, None) for name in ("max_position_embeddings", "sliding_window"))
+    return min((limit for limit in limits if limit), default=1 << 30)
 
-    Raises:
-        GrandError: With the token counts.
-    """
-    limit = getattr(model.config, "max_position_embeddings", None)
+
+def _check_fits(model: Any, requests: Sequence[Encoded], max_new_tokens: int) -> None:
+    limit = positions(model)
     for index, request in enumerate(requests):
         length = len(request.prefix) + len(request.suffix)
-        if limit and length + max_new_tokens > limit:
+        if length + max_new_tokens > limit:
             raise GrandError(
-                f"request {index}: {length} tokens of prompt and room for {max_new_tokens} of reply, but the model knows "
-                f"{limit} positions; give a smaller prompt.top_k or prompt.max_tokens"
+                f"request {index}: {length} tokens of prompt and room for {max_new_tokens} of reply, but the model takes "
+                f"{limit}; give a smaller prompt.top_k or prompt.max_tokens"
             )
 
 

@@ -64,6 +64,10 @@ def _label(rng: Random, name: str, wrong: float) -> str:
     return rng.choice(("object", "box", "cabinet", "shelf", "table", "chair", "bag", "trash can", "picture", "clothes"))
 
 
+LIMITS = (5, 8, 11, 14, 18, 22, 26, 31, 31, 31, 36)
+"""Proposals kept of a room. Real scenes hold about 31; to find a thing among few is learnt first, and costs less."""
+
+
 def _score(rng: Random, ease: float) -> float:
     """Most scores lie near 1, the rest trail off; ``ease`` in [0, 1] says how plain the thing is to see."""
     return 1.0 - rng.random() ** 2.2 * (0.12 if rng.random() < 0.25 + 0.6 * ease else 0.98)
@@ -73,7 +77,7 @@ def detect(scene: Scene, seed: int, limit: int | None = None) -> tuple[Scene, Ma
     """Proposals for a room, best score first, and which proposal stands for which true object.
 
     Args:
-        limit: Most proposals kept; drawn from 20 to 38 when None.
+        limit: Most proposals kept; drawn from LIMITS when None.
 
     Returns:
         The proposals (ids ``0``, ``1``, ... in the id space ``synthetic_proposals``) and ``{true id: proposal id or None}``;
@@ -111,7 +115,7 @@ def detect(scene: Scene, seed: int, limit: int | None = None) -> tuple[Scene, Ma
             found.append(_box(name, *_jitter(rng, item, 2.0), score * rng.uniform(0.1, 0.9)))
     found.extend(_strays(rng, scene))
     found.sort(key=lambda o: -(o.score or 0))
-    kept = found[: limit if limit is not None else rng.choice((20, 26, 31, 31, 31, 31, 34, 38))]
+    kept = found[: limit if limit is not None else rng.choice(LIMITS)]
     proposals = tuple(Object(str(k), o.category, o.centroid, o.extent, score=o.score) for k, o in enumerate(kept))
     out = Scene(scene.scene_id, proposals, id_space="synthetic_proposals")
     return out, {item.object_id: stands_for(item, out) for item in scene.objects}

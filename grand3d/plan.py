@@ -1,0 +1,251 @@
+"""What a run would do, found without its weights: ``grand3d train CONFIG --dry-run``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grand3d.config import Config, SynthConfig
+from grand3d.errors import GrandError, import_extra
+from grand3d.files import read_json
+from grand3d.prompts import dialogue, system_text
+from grand3d.serial import fit_scene
+from grand3d.stream import Stream, Tally, encode_group, open_stream
+from grand3d.train import micro_steps
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+CHARACTERS_PER_TOKEN = {"table": 1.36, "grand": 1.70, "question": 3.5, "answer": 2.4}
+"""Measured on generated rooms with a 32,000-piece tokenizer of Llama's kind; numbers cost more tokens than prose."""
+NUM_PROBED = 20
+"""Scenes looked at for the token counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a decoder of Llama's kind."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    tied: bool = False
+
+    @property
+    def kv(self) -> int:
+        """Width of keys, and of values."""
+        return self.hidden // self.heads * self.kv_heads
+
+    @property
+    def linear(self) -> dict[str, tuple[int, int]]:
+        """(in, out) of the linear layers of one block."""
+        h, i = self.hidden, self.intermediate
+        attention = {"q_proj": (h, h), "k_proj": (h, self.kv), "v_proj": (h, self.kv), "o_proj": (h, h)}
+        return attention | {"gate_proj": (h, i), "up_proj": (h, i), "down_proj": (i, h)}
+
+    @property
+    def num_parameters(self) -> int:
+        block = sum(a * b for a, b in self.linear.values()) + 2 * self.hidden
+        return self.layers * block + (1 if self.tied else 2) * self.vocabulary * self.hidden + self.hidden
+
+
+SHAPES = {
+    "llama-2-7b": Shape(32, 4096, 32, 32, 11008, 32000),
+    "llama-2-13b": Shape(40, 5120, 40, 40, 13824, 32000),
+    "smollm2": Shape(30, 576, 9, 3, 1536, 49152, tied=True),
+    "tiny": Shape(4, 64, 4, 2, 128, 49152, tied=True),
+}
+
+
+def dry_run(config: Config, num_processes: int | None = None) -> dict[str, Any]:
+    """Check everything about a run that needs no weights.
+
+    Args:
+        num_processes: Processes it would have; by default what the launcher set, else 1.
+
+    Returns:
+        ``num_processes``, ``packs_per_process`` (the accumulation), ``samples_per_step``, ``num_steps``, ``data`` (one line a
+        source), ``epochs`` (None while data is missing), ``tokens`` (means, and how they were found), ``parameters``,
+        ``memory_gb`` (estimate a GPU, by part; None for a base of unknown shape) and ``notes``.
+
+    Raises:
+        GrandError: For settings that cannot work.
+    """
+    num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
+    packs = micro_steps(config, num_processes)
+    system_text(config.prompt)
+    notes = []
+    lines, ready = _data(config)
+    if config.data.heldout and not Path(config.data.heldout).is_dir():
+        notes.append(f"data.heldout: {config.data.heldout} is not there yet")
+    if config.model.dtype == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
+        raise GrandError("model.dtype is bf16, which this GPU does not support; use fp16")
+    if config.model.dtype == "fp16" and not torch.cuda.is_available():
+        notes.append("model.dtype is fp16, which trains on a GPU only; none is seen here")
+    if config.model.attention == "flash" and not torch.cuda.is_available():
+        notes.append("model.attention is flash, which needs an NVIDIA GPU; none is seen here")
+    stream = open_stream(config) if ready else None
+    tokens = _tokens(config, stream)
+    shape = _shape(config.model.base)
+    if shape is None:
+        notes.append(f"model.base: the shape of {config.model.base!r} is not known here, so memory is not estimated")
+    return {
+        "num_processes": num_processes,
+        "packs_per_process": packs,
+        "samples_per_step": config.train.global_batch,
+        "num_steps": config.train.num_steps,
+        "data": lines,
+        "epochs": None if stream is None else round(config.train.num_steps * packs * num_processes / stream.num_groups, 2),
+        "tokens": tokens,
+        "parameters": None if shape is None else {"base": shape.num_parameters, "adapter": _adapter(shape, config)},
+        "memory_gb": None if shape is None else _memory(shape, config, tokens, num_processes),
+        "notes": notes,
+    }
+
+
+def plan(config: Config, num_processes: int | None = None) -> str:
+    """``dry_run`` as text."""
+    found = dry_run(config, num_processes)
+    tokens, memory, epochs = found["tokens"], found["memory_gb"], found["epochs"]
+    questions = config.data.questions_per_scene
+    lines = [
+        f"batch          {found['samples_per_step']} samples a step = {found['num_processes']} processes x "
+        f"{found['packs_per_process']} packs x up to {questions} questions",
+        f"accumulation   {found['packs_per_process']} packs a process and step",
+        f"steps          {found['num_steps']}" + ("" if epochs is None else f" = {epochs} epochs"),
+        *(f"data           {line}" for line in found["data"]),
+        f"tokens         {tokens['sample']} a sample: {tokens['scene']} of scene, {tokens['question']} of question and answer, "
+        f"{tokens['label']} trained; {tokens['pack']} a pack ({tokens['how']})",
+    ]
+    if memory is not None:
+        counts = found["parameters"]
+        parts = ", ".join(f"{name} {value}" for name, value in memory.items() if name != "total")
+        lines.append(f"parameters     {counts['base'] / 1e6:,.1f} M frozen, {counts['adapter'] / 1e6:,.2f} M trained")
+        lines.append(f"memory         about {memory['total']} GB a GPU ({parts})")
+    return "\n".join(lines + [f"note           {note}" for note in found["notes"]])
+
+
+def _data(config: Config) -> tuple[list[str], bool]:
+    if config.data.synth is not None:
+        return [f"{config.data.synth.num_scenes} generated rooms, seed {config.data.synth.seed}"], True
+    if not config.data.train:
+        raise GrandError("data.train is empty and data.synth is not set: there is nothing to learn from")
+    lines, ready = [], True
+    for source in config.data.train:
+        missing = [name for name in ("scenes.jsonl", "samples.jsonl") if not (Path(source.path) / name).is_file()]
+        lines.append(
+            f"{source.path} (weight {source.weight}): " + (f"{' and '.join(missing)} not there yet" if missing else "found")
+        )
+        ready = ready and not missing
+    return lines, ready
+
+
+def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:
+    """Mean tokens of scene, question with answer, trained part and pack; over the first scenes, or over generated ones."""
+    how = "measured"
+    if stream is None:
+        stream = open_stream(replace(config, data=replace(config.data, train=(), synth=SynthConfig(NUM_PROBED, 0))))
+        how = "on generated rooms, the data is not there"
+    tokenizer = _tokenizer(config.model.base)
+    groups = [stream.group(number) for number in range(min(NUM_PROBED, stream.num_groups))]
+    if tokenizer is None:
+        how = (
+            f"estimated from characters, {how}"
+            if how != "measured"
+            else "estimated from characters, no tokenizer of the base is here"
+        )
+        counts = list(_characters(config, groups))
+    else:
+        counts = []
+        for scene, samples in groups:
+            encoded = encode_group(tokenizer, scene, samples, config.prompt, Tally(), skip_bad=True)
+            if encoded:
+                counts.append((len(encoded[0].prefix), [len(e.suffix) for e in encoded], sum(sum(e.mask) for e in encoded)))
+    num = max(1, sum(len(suffixes) for _, suffixes, _ in counts))
+    scene, question = sum(c[0] for c in counts) / max(1, len(counts)), sum(sum(c[1]) for c in counts) / num
+    return {
+        "scene": round(scene),
+        "question": round(question),
+        "sample": round(scene + question),
+        "label": round(sum(c[2] for c in counts) / num),
+        "pack": round(scene + question * num / max(1, len(counts))),
+        "how": how,
+    }
+
+
+def _characters(config: Config, groups: list[tuple[Any, Any]]) -> Iterator[tuple[float, list[float], float]]:
+    ratio, prompt = CHARACTERS_PER_TOKEN[config.prompt.serializer], config.prompt
+    for scene, samples in groups:
+        known = set(scene.object_ids)
+        text = fit_scene(scene, prompt.serializer, prompt.top_k, keep={t for s in samples for t in s.target_ids if t in known})
+        suffixes, labels = [], 0.0
+        for sample in samples:
+            turn = dialogue(sample, text, prompt, with_answer=True).turns[0]
+            answer = len(turn.answer or "") / CHARACTERS_PER_TOKEN["answer"] + 1
+            suffixes.append(len(turn.question) / CHARACTERS_PER_TOKEN["question"] + 5 + answer)
+            labels += answer
+        yield len(text.text) / ratio + len(system_text(prompt)) / 3 + 10, suffixes, labels
+
+
+def _tokenizer(base: str) -> Any:
+    from grand3d.model import load_tokenizer
+
+    if base in ("smollm2", "tiny"):
+        return load_tokenizer(base)
+    try:
+        return import_extra("transformers", "train").AutoTokenizer.from_pretrained(base, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+
+
+def _shape(base: str) -> Shape | None:
+    file = Path(base) / "config.json"
+    if file.is_file():
+        row = read_json(file)
+        try:
+            heads = row["num_attention_heads"]
+            return Shape(
+                row["num_hidden_layers"],
+                row["hidden_size"],
+                heads,
+                row.get("num_key_value_heads") or heads,
+                row["intermediate_size"],
+                row["vocab_size"],
+                bool(row.get("tie_word_embeddings")),
+            )
+        except KeyError:
+            return None
+    return next((shape for name, shape in SHAPES.items() if name in base.lower()), None)
+
+
+def _adapter(shape: Shape, config: Config) -> int:
+    wanted = config.lora.modules
+    sizes = [sum(size) for name, size in shape.linear.items() if wanted == "all-linear" or name in wanted or name == wanted]
+    return shape.layers * config.lora.rank * sum(sizes)
+
+
+def _memory(shape: Shape, config: Config, tokens: dict[str, Any], num_processes: int) -> dict[str, float]:
+    """Gigabytes (1e9 bytes) on one GPU with ZeRO-2; tensors kept for the backward pass are counted, workspace is not."""
+    size, adapter = BYTES[config.model.dtype], _adapter(shape, config)
+    width = 8 * shape.hidden + 2 * shape.kv + 4 * shape.intermediate  # what one block keeps for a token
+    block = tokens["pack"] * width * size
+    if config.model.attention == "flash" or (config.model.attention != "dense" and torch.cuda.is_available()):
+        block += 2 * config.data.questions_per_scene * tokens["sample"] * shape.kv * size  # the prefix's keys, once a question
+    kept = shape.layers * block
+    if config.model.gradient_checkpointing:
+        kept = block + shape.layers * tokens["pack"] * shape.hidden * size
+    labels = tokens["label"] * config.data.questions_per_scene
+    parts = {
+        "weights": shape.num_parameters * size,
+        "adapter and optimizer": adapter * (size + 4) + adapter * 12 / num_processes,
+        "activations": kept,
+        "logits": labels * shape.vocabulary * (4 + 4 + size),
+    }
+    rounded = {name: round(value / 1e9, 2) for name, value in parts.items()}
+    return rounded | {"total": round(sum(parts.values()) / 1e9, 1)}

@@ -1,0 +1,155 @@
+"""The schema of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grand3d.config import Config, DataConfig, Source, SynthConfig, TrainConfig, dump_yaml, flat, from_dict, load_config, to_dict
+from grand3d.errors import GrandError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_load_config_empty_file_gives_the_defaults(tmp_path):
+    assert load_config(write(tmp_path, "# nothing\n")) == Config()
+
+
+def test_load_config_sections_and_lists_are_read(tmp_path):
+    text = "data: {train: [{path: a}, {path: b, weight: 0.5}]}\nlora: {modules: [q_proj, v_proj]}\ntrain: {learning_rate: 1e-4}\n"
+    config = load_config(write(tmp_path, text))
+    assert config.data.train == (Source("a"), Source("b", 0.5))
+    assert config.lora.modules == ("q_proj", "v_proj")
+    assert config.train.learning_rate == 1e-4
+
+
+def test_load_config_overrides_win_and_make_sections(tmp_path):
+    overrides = ["train.learning_rate=1e-4", "data.synth.num_scenes=5", "model.base=./x=y", "data.heldout=null", "train.seed = 3"]
+    config = load_config(write(tmp_path, "train: {learning_rate: 1.0}\ndata: {heldout: h}"), overrides)
+    assert config.train.learning_rate == 1e-4
+    assert config.data.synth == SynthConfig(num_scenes=5)
+    assert config.model.base == "./x=y"
+    assert config.data.heldout is None
+    assert config.train.seed == 3
+
+
+def test_load_config_all_faults_in_one_message(tmp_path):
+    text = (
+        "trian: {}\nmodel: {dtype: bf61, bse: x}\ndata: {train: [{pth: a}], questions_per_scene: many}\ntrain: {num_steps: 1.5}"
+    )
+    with pytest.raises(GrandError) as caught:
+        load_config(write(tmp_path, text), ["nonsense", "train.sed=1"])
+    message = str(caught.value)
+    for part in (
+        "run.yaml",
+        "override 'nonsense': expected key=value",
+        "unknown key trian; did you mean 'train'?",
+        "model.dtype is 'bf61', expected one of fp32, bf16, fp16; did you mean 'bf16'?",
+        "unknown key model.bse; did you mean 'base'?",
+        "unknown key data.train[0].pth; did you mean 'path'?",
+        "data.train[0].path is missing",
+        "data.questions_per_scene is 'many', expected a whole number",
+        "train.num_steps is 1.5, expected a whole number",
+        "unknown key train.sed; did you mean 'seed'?",
+    ):
+        assert part in message
+    assert "9 faults" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a: [", "not YAML"),
+        ("- a\n- b", "is a mapping"),
+        ("train: 3", "train is 3, expected keys"),
+        ("train: {seed: 1, seed: 2}", "'seed' stands twice"),
+        ("train: !!python/object/apply:os.system [ls]", "not YAML"),
+        ("data: {train: a}", "expected a list"),
+        ("model: {gradient_checkpointing: 1}", "expected true or false"),
+        ("train: {learning_rate: .nan}", "expected a number"),
+        ("train: {seed: true}", "expected a whole number"),
+        ("lora: {modules: [1]}", "expected text"),
+    ],
+)
+def test_load_config_malformed_value_raises(tmp_path, text, word):
+    with pytest.raises(GrandError, match=word.replace("(", "\\(")):
+        load_config(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        ({"train": {"global_batch": 12}, "data": {"questions_per_scene": 8}}, "not a multiple"),
+        ({"train": {"num_steps": 5, "warmup_steps": 6}}, "warmup_steps is 6"),
+        ({"train": {"learning_rate": 0}}, "learning_rate is 0"),
+        ({"train": {"weight_decay": -1}}, "weight_decay is -1"),
+        ({"lora": {"dropout": 1.0}}, "lora.dropout is 1"),
+        ({"lora": {"rank": 0}}, "lora.rank is 0"),
+        ({"data": {"train": [{"path": "a"}], "synth": {"num_scenes": 3}}}, "both set"),
+        ({"data": {"train": [{"path": "a", "weight": 0}]}}, "weight is 0"),
+        ({"data": {"synth": {"num_scenes": 0}}}, "num_scenes is 0"),
+        ({"prompt": {"top_k": 0}}, "prompt.top_k is 0"),
+    ],
+)
+def test_from_dict_settings_that_contradict_raise(raw, word):
+    with pytest.raises(GrandError, match=word):
+        from_dict(raw)
+
+
+def test_load_config_missing_file_raises(tmp_path):
+    with pytest.raises(GrandError, match="no such file"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_dump_yaml_is_read_back_unchanged(tmp_path):
+    config = Config(
+        data=DataConfig(train=(Source("ä b"),), questions_per_scene=4), train=TrainConfig(global_batch=4, learning_rate=1e-7)
+    )
+    assert load_config(write(tmp_path, dump_yaml(config))) == config
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda x: (
+            st.lists(x, max_size=2)
+            | st.dictionaries(st.sampled_from(["model", "train", "data", "synth", "seed", "lora", "modules"]), x, max_size=3)
+        ),
+    )
+)
+def test_from_dict_any_value_gives_a_config_or_one_error(raw):
+    try:
+        config = from_dict(raw if isinstance(raw, dict) else {"train": raw})
+    except GrandError:
+        return
+    assert from_dict(to_dict(config)) == config
+
+
+def test_flat_nested_sections_become_dotted_keys():
+    assert flat({"a": {"b": 1, "c": {"d": "x"}}, "e": [1]}) == {"a.b": 1, "a.c.d": "x", "e": "[1]"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).resolve().parent.parent / "configs").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_shipped_config_loads_and_opens_with_its_command(path):
+    load_config(path)
+    assert path.read_text().startswith("# ")
+    assert f"grand3d train configs/{path.name}" in path.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["objref", "existence"])
+def test_llama2_configs_are_the_papers_runs(name, root):
+    config = load_config(root / "configs" / f"llama2_7b_{name}.yaml")
+    train = config.train
+    assert (train.learning_rate, train.weight_decay, train.global_batch, train.num_steps) == (2e-4, 0.01, 96, 10_000)
+    assert (train.schedule, config.model.dtype, config.model.attention) == ("cosine", "bf16", "flash")
+    assert (config.prompt.serializer, config.prompt.grounding, config.prompt.top_k) == ("grand", "first", 40)

@@ -1,0 +1,244 @@
+"""Replies files that survive interruptions, figures over all tasks, and the tables of a report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grand3d import evaluate, figures
+from grand3d.config import PromptConfig
+from grand3d.errors import GrandError
+from grand3d.files import Rejects
+from grand3d.report import render, table
+from grand3d.sample import Data, Reply, Sample, load_replies
+from grand3d.scene import Object, Scene
+from grand3d.synth import make_data
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Data:
+    return make_data(3, 11, 6)
+
+
+@pytest.fixture
+def tiny_predict(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``predict`` with the tiny model, which is loaded once for all tests."""
+    pytest.importorskip("torch", reason="torch is not installed (extra train)")
+    monkeypatch.setattr(evaluate, "load_model", lambda name, dtype="fp32": (*tiny_base, PromptConfig()))
+
+    def run(data: Data, out: Path, **options: Any) -> evaluate.Predicted:
+        return evaluate.predict("base:tiny", data, out, **({"max_new_tokens": 4} | options))
+
+    return run
+
+
+def test_predict_writes_one_reply_a_sample_with_the_objects_it_saw(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    done = tiny_predict(rooms, tmp_path / "replies.jsonl")
+    replies = load_replies(tmp_path / "replies.jsonl")
+    assert {r.sample_id for r in replies} == {s.sample_id for s in rooms.samples} and done.num_new == len(replies)
+    for reply in replies:
+        assert reply.object_ids and set(reply.object_ids) <= set(rooms.scenes[reply.scene_id].object_ids)
+    note = json.loads((tmp_path / "replies.jsonl.run.json").read_text())
+    assert note["adapter"] == "base:tiny" and note["max_new_tokens"] == 4 and note["prompt"]["top_k"] == 40
+
+
+def test_predict_goes_on_behind_a_half_written_line(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
+    tiny_predict(rooms, whole)
+    lines = whole.read_text().splitlines(keepends=True)
+    broken.write_text("".join(lines[:5]) + lines[5][:30])
+    (tmp_path / "broken.jsonl.run.json").write_text((tmp_path / "whole.jsonl.run.json").read_text())
+    done = tiny_predict(rooms, broken)
+    assert (done.num_kept, done.num_new) == (5, len(lines) - 5)
+    assert broken.read_text() == "".join(lines)
+    again = tiny_predict(rooms, broken)
+    assert (again.num_kept, again.num_new) == (len(lines), 0) and broken.read_text() == "".join(lines)
+
+
+def test_predict_stopped_by_ctrl_c_leaves_whole_lines_and_can_go_on(
+    rooms: Data, tiny_predict: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import grand3d.generate
+
+    out, ask = tmp_path / "replies.jsonl", grand3d.generate.ask
+
+    def stopped(*args: Any) -> Iterator[Reply]:
+        for number, reply in enumerate(ask(*args)):
+            if number == 4:
+                raise KeyboardInterrupt
+            yield reply
+
+    monkeypatch.setattr(grand3d.generate, "ask", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        tiny_predict(rooms, out)
+    assert len(load_replies(out)) == 4
+    monkeypatch.setattr(grand3d.generate, "ask", ask)
+    assert tiny_predict(rooms, out).num_kept == 4
+    assert len(load_replies(out)) == len(rooms.samples)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"max_new_tokens": 5}, "max_new_tokens was 4, is 5"), ({"dtype": "bf16"}, "dtype was 'fp32'"), ({"data": 1}, "data was ")],
+)
+def test_predict_into_the_file_of_another_run_is_refused(
+    rooms: Data, tiny_predict: Any, tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    tiny_predict(rooms, tmp_path / "r.jsonl", num_samples=2)
+    data = replace(rooms, samples=rooms.samples[1:]) if "data" in change else rooms
+    options = {key: value for key, value in change.items() if key != "data"}
+    with pytest.raises(GrandError, match=re.escape(named)):
+        tiny_predict(data, tmp_path / "r.jsonl", **options)
+
+
+def test_predict_into_a_file_of_unknown_origin_is_refused_and_kept(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text("mine\n")
+    with pytest.raises(GrandError, match=r"no r\.jsonl\.run\.json beside it"):
+        tiny_predict(rooms, tmp_path / "r.jsonl")
+    assert (tmp_path / "r.jsonl").read_text() == "mine\n"
+
+
+def test_predict_of_a_part_can_be_completed(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    assert tiny_predict(rooms, out, num_scenes=2, num_samples=8).num_new == 8
+    assert {r.sample_id for r in load_replies(out)} == {s.sample_id for s in rooms.samples[:8]}
+    assert tiny_predict(rooms, out, num_scenes=2).num_kept == 8
+    assert {r.scene_id for r in load_replies(out)} == set(list(rooms.scenes)[:2])
+    tiny_predict(rooms, out)
+    assert len(load_replies(out)) == len(rooms.samples)
+
+
+def test_encode_questions_drops_proposals_for_the_long_question_only(rooms: Data, tiny_base: Any) -> None:
+    from grand3d.generate import encode_questions
+
+    scene = next(iter(rooms.scenes.values()))
+    short, long, endless = (
+        Sample(name, scene.scene_id, "question", "word " * count) for name, count in (("a", 1), ("b", 300), ("c", 900))
+    )
+    rejects = Rejects(skip_bad=True)
+    whole = len(encode_questions(tiny_base[1], scene, [short], PromptConfig(), 4096)[0][2])
+    rows = encode_questions(tiny_base[1], scene, [short, long, endless], PromptConfig(), whole + 20, rejects)
+    assert [sample.sample_id for sample, _, _ in rows] == ["a", "b"]
+    assert rows[0][1].num_dropped == 0 < rows[1][1].num_dropped
+    assert all(len(encoded) <= whole + 20 for _, _, encoded in rows)
+    assert rejects.counts() == {"too long for the context": 1} and "'c'" in rejects.rows[0]["where"]
+    assert re.search(r"9\d\d tokens of question", rejects.rows[0]["reason"])
+
+
+def test_encode_questions_too_long_is_refused_without_skip(rooms: Data, tiny_base: Any) -> None:
+    from grand3d.generate import encode_questions
+
+    scene = next(iter(rooms.scenes.values()))
+    sample = Sample("s1", scene.scene_id, "question", "word " * 5000)
+    with pytest.raises(GrandError, match=r"sample 's1': too long for the context: 50\d\d tokens of question"):
+        encode_questions(tiny_base[1], scene, [sample], PromptConfig(), 3840)
+
+
+def test_heldout_figures_are_numbers_for_every_task_that_has_some(
+    rooms: Data, tiny_base: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "HELDOUT_TOKENS", 4)
+    values = evaluate.heldout(*tiny_base, rooms, PromptConfig())
+    assert values["n"] == len(rooms.samples)
+    assert 0 <= values["parsed"] <= 100
+    assert {"existence_accuracy", "object_reference_accuracy", "object_reference_acc25"} <= set(values)
+
+
+SCENE = Scene("s", (Object("7", "chair", (0, 0, 0), (1, 1, 1)), Object("8", "desk", (3, 0, 0), (1, 1, 1))), id_space="x")
+ASKED = Data(
+    {"s": SCENE},
+    (
+        Sample("r0", "s", "object_reference", "the chair", target_ids=("7",)),
+        Sample("r1", "s", "object_reference", "the desk", target_ids=("8",)),
+        Sample("e0", "s", "existence", "Are there any chairs?", "Yes", ("7",)),
+        Sample("e1", "s", "existence", "Are there any lamps?", "No"),
+        Sample("c0", "s", "counting", "How many chairs?", "1 <p>chair</p>[<7>]", ("7",)),
+        Sample("c1", "s", "counting", "How many lamps?", "0"),
+        Sample("d0", "s", "object_description", "", "<p>the chair</p>[<7>]", ("7",)),
+    ),
+)
+BLOCK = "<refer_expression_grounding><p>it</p>[<obj_{}>]</refer_expression_grounding>"
+TEXTS = {
+    "r0": BLOCK.format(0),
+    "r1": BLOCK.format(0),
+    "e0": "Yes",
+    "e1": "Maybe.",
+    "c0": "There is one <p>chair</p>[<obj_0>].",
+    "c1": "two",
+    "d0": "<p>the chair</p>[<obj_5>]",
+}
+
+
+def replies_of(texts: dict[str, str]) -> list[Reply]:
+    return [Reply(sample_id, "s", text, ("7", "8")) for sample_id, text in texts.items()]
+
+
+def test_score_synth_gives_each_task_its_figures() -> None:
+    report = evaluate.score("synth", ASKED, replies_of(TEXTS))
+    rows = {row["name"]: row for row in report["rows"]}
+    assert report["counts"] == {"n": 7, "missing": 0, "extra": 0, "parsed": 5, "unfinished": 0}
+    assert (rows["object_reference"]["accuracy"], rows["object_reference"]["acc25"]) == (50.0, 50.0)
+    assert (rows["existence"]["accuracy"], rows["existence"]["parsed"]) == (50.0, 50.0)
+    assert (rows["counting"]["accuracy"], rows["counting"]["parsed"]) == (50.0, 100.0)
+    assert rows["object_description"] == {"name": "object_description", "n": 1, "parsed": 0.0}  # obj_5 is not in the prompt
+    assert {"existence: look-up", "object_reference: first mention"} <= {row["name"] for row in report["baselines"]}
+
+
+def test_score_synth_counts_missing_replies_as_told() -> None:
+    some = replies_of({key: text for key, text in TEXTS.items() if key in ("r0", "e0", "c0", "d0")})
+    with pytest.raises(GrandError, match=r"^3 of 7 samples have no reply \(first: r1\)\. Pass --missing=wrong"):
+        evaluate.score("synth", ASKED, some)
+    for missing, counting, n in (("wrong", 50.0, 7), ("skip", 100.0, 4)):
+        report = evaluate.score("synth", ASKED, some, missing)
+        rows = {row["name"]: row for row in report["rows"]}
+        assert (report["counts"]["n"], report["counts"]["missing"]) == (n, 3)
+        assert rows["counting"]["accuracy"] == counting == rows["object_reference"]["accuracy"]
+
+
+def test_score_synth_without_replies_to_a_task_leaves_the_task_out_when_skipping() -> None:
+    report = evaluate.score("synth", ASKED, replies_of({"r0": TEXTS["r0"]}), "skip")
+    assert [row["name"] for row in report["rows"]] == ["object_reference"]
+
+
+def test_score_synth_refuses_two_replies_to_a_sample() -> None:
+    with pytest.raises(GrandError, match="'r0' has two replies"):
+        evaluate.score("synth", ASKED, [*replies_of(TEXTS), *replies_of({"r0": "x"})])
+
+
+def test_score_of_an_unknown_benchmark_names_the_known_ones() -> None:
+    with pytest.raises(GrandError, match="expected one of synth, scanrefer, pope"):
+        evaluate.score("scanreefer", ASKED, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("2 <p>chairs</p>[<obj_3>, <obj_4>]", 2), ("There are three.", 3), ("No chairs.", 0), ("0", 0), ("many", None), ("", None)],
+)
+def test_read_count_takes_the_first_number_and_no_id(text: str, count: int | None) -> None:
+    assert figures.read_count(text) == count
+
+
+def test_data_hash_tells_data_apart(rooms: Data) -> None:
+    assert evaluate.data_hash(rooms) == evaluate.data_hash(make_data(3, 11, 6)) != evaluate.data_hash(make_data(3, 12, 6))
+
+
+def test_table_shows_intervals_and_gaps() -> None:
+    rows = [{"name": "a", "n": 3, "f1": 50.0, "f1_low": 40.0, "f1_high": 60.04}, {"name": "long name", "n": 12, "acc": 7.126}]
+    assert table(rows).splitlines() == [
+        "name        n                  f1   acc",
+        "a           3  50.00 [40.0, 60.0]     -",
+        "long name  12                   -  7.13",
+    ]
+    assert table(rows, markdown=True).splitlines()[1] == "| --------- | -: | -----------------: | ---: |"
+
+
+def test_render_says_counts_rules_and_rows() -> None:
+    text = render(evaluate.score("synth", ASKED, replies_of(TEXTS)))
+    assert text.startswith("synth: n 7, missing 0, extra 0, parsed 5, unfinished 0")
+    assert "Without a model" in text and "As published" not in text and "interval: 95 %" in text

@@ -1,0 +1,226 @@
+"""Bases, adapters and their folders."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
+pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+
+from safetensors.torch import load_file  # noqa: E402
+
+from grand3d import model as models  # noqa: E402
+from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
+from grand3d.errors import GrandError  # noqa: E402
+from grand3d.lora import fuse  # noqa: E402
+from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, wording  # noqa: E402
+from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.tokens import Encoded  # noqa: E402
+
+CONFIG = Config(model=ModelConfig(base="tiny"), lora=LoraConfig(rank=4, dropout=0.0))
+PACK = make_pack([5, 6, 7], [Encoded([5, 6, 7], [8, 9], [False, True]), Encoded([5, 6, 7], [3, 4, 2], [False, True, True])])
+IDS = torch.tensor([[5, 6, 7, 8, 9]])
+
+
+def learn(model, num_steps: int = 3) -> None:
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    for _ in range(num_steps):
+        pack_loss(model.train(), PACK)[0].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.fixture
+def adapted(tiny_model):
+    torch.manual_seed(1)
+    return attach_lora(tiny_model[0], CONFIG.lora)
+
+
+def test_load_base_tiny_is_the_same_at_every_call_and_leaves_the_random_state(tiny_base):
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    again, _ = load_base("tiny")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), tiny_base[0].parameters(), strict=True))
+    assert not any(p.requires_grad for p in again.parameters())
+
+
+def test_load_base_unknown_name_says_what_it_could_be(tmp_path):
+    with pytest.raises(GrandError, match="'smollm2', 'tiny', a folder"):
+        load_base(str(tmp_path / "absent"))
+
+
+def test_load_base_flash_without_a_gpu_names_the_way_out(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(GrandError, match="use 'split'"):
+        load_base("tiny", attention="flash")
+
+
+def test_cached_two_builders_at_once_leave_one_whole_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
+
+    def build(folder):
+        (folder / "a").write_text("1")
+        time.sleep(0.05)
+        (folder / "b").write_text("2")
+
+    threads = [threading.Thread(target=models._cached, args=("thing", build)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["thing"]
+    assert sorted(p.name for p in (tmp_path / "thing").iterdir()) == ["a", "b"]
+
+
+def test_cached_builder_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
+
+    def build(folder):
+        (folder / "half").write_text("1")
+        raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        models._cached("thing", build)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_smollm2_without_its_package_names_the_pip_line(monkeypatch):
+    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(GrandError, match="pip install"):
+        models.smollm2_folder()
+
+
+def test_attach_lora_unknown_layer_names_the_known_ones(tiny_model):
+    with pytest.raises(GrandError, match=r"Linear layers of this base: .*q_proj"):
+        attach_lora(tiny_model[0], LoraConfig(modules=("query",)))
+
+
+def test_attach_lora_all_linear_trains_only_the_adapter_in_single_precision(adapted):
+    trained = {name for name, p in adapted.named_parameters() if p.requires_grad}
+    assert len(trained) == 4 * 7 * 2
+    assert all("lora_" in name for name in trained)
+    assert not any("lm_head" in name for name in trained)
+
+
+def test_fuse_outputs_and_gradients_equal_pefts_own_layer():
+    torch.manual_seed(0)
+    base = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.Tanh(), torch.nn.Linear(20, 7, bias=False)).requires_grad_(False)
+    plain = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=5, target_modules=["0", "2"])).double()
+    for name, weight in plain.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight)
+    fused = copy.deepcopy(plain)
+    assert fuse(fused) == 2
+    x = torch.randn(2, 4, 12, dtype=torch.float64, requires_grad=True)
+    results = []
+    for model in (plain, fused):
+        out = model(x)
+        out.pow(2).sum().backward()
+        results.append([out, x.grad.clone(), *(p.grad for p in model.parameters() if p.requires_grad)])
+        x.grad = None
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    with fused.disable_adapter(), plain.disable_adapter():
+        torch.testing.assert_close(fused(x), plain(x))
+
+
+def test_fuse_leaves_layers_with_dropout_or_dora_alone(tiny_base):
+    for settings in (LoraConfig(rank=2, dropout=0.1), LoraConfig(rank=2, dropout=0.0, kind="dora")):
+        assert fuse(attach_lora(copy.deepcopy(tiny_base[0]), settings)) == 0
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_attach_lora_e5_every_lora_b_moves_with_and_without_checkpointing(tiny_model, checkpointing):
+    model = attach_lora(tiny_model[0], CONFIG.lora, checkpointing)
+    learn(model)
+    assert all(p.norm() > 0 for name, p in model.named_parameters() if "lora_B" in name)
+
+
+def test_attach_lora_checkpointing_does_not_change_gradients(tiny_base):
+    grads = []
+    for checkpointing in (False, True):
+        torch.manual_seed(1)
+        model = attach_lora(copy.deepcopy(tiny_base[0]), CONFIG.lora, checkpointing).train()
+        pack_loss(model, PACK)[0].backward()
+        grads.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad]))
+    assert torch.equal(*grads)
+
+
+def test_save_adapter_e5_untrained_adapter_raises(adapted, tmp_path):
+    with pytest.raises(GrandError, match="28 of 28 lora_B matrices are still zero"):
+        save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    assert not (tmp_path / "adapter").exists()
+
+
+def test_save_adapter_e6_file_holds_every_tensor_at_full_size(adapted, tmp_path):
+    learn(adapted)
+    save_adapter(adapted, tmp_path / "adapter", CONFIG, {"accuracy": 12.5})
+    saved = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    whole = peft.get_peft_model_state_dict(adapted)
+    assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in whole.items()}
+    assert all(value.dtype == torch.float16 for value in saved.values())
+    assert "accuracy" in (tmp_path / "adapter" / "README.md").read_text()
+    assert json.loads((tmp_path / "adapter" / "grand3d.json").read_text())["base"] == "tiny"
+
+
+def test_load_adapter_gives_back_what_was_saved(adapted, tmp_path):
+    learn(adapted)
+    save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    expected = adapted.eval()(IDS).logits
+    for folder in (tmp_path, tmp_path / "adapter"):
+        for merged in (True, False):
+            model, _, prompt = load_adapter(folder, merged)
+            torch.testing.assert_close(model(IDS).logits, expected, rtol=1e-2, atol=1e-3)
+            assert prompt == CONFIG.prompt
+    plain = load_base("tiny")[0](IDS).logits
+    assert (plain - expected).abs().max() > 0.05
+
+
+def test_load_adapter_own_system_prompt_travels_with_it(adapted, tmp_path):
+    learn(adapted, 1)
+    (tmp_path / "system.txt").write_text("Be brief.")
+    save_adapter(
+        adapted, tmp_path / "adapter", Config(CONFIG.model, CONFIG.lora, PromptConfig(system=str(tmp_path / "system.txt")))
+    )
+    (tmp_path / "system.txt").unlink()
+    prompt = load_adapter(tmp_path / "adapter")[2]
+    assert Path(prompt.system).read_text() == "Be brief."
+
+
+def test_load_adapter_trained_with_other_wording_warns(adapted, tmp_path):
+    learn(adapted, 1)
+    save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    file = tmp_path / "adapter" / "grand3d.json"
+    file.write_text(file.read_text().replace(wording(CONFIG.prompt), "0" * 16))
+    with pytest.warns(UserWarning, match="another wording"):
+        load_adapter(tmp_path / "adapter")
+
+
+def test_load_adapter_foreign_folder_raises(tmp_path):
+    with pytest.raises(GrandError, match="not an adapter folder"):
+        load_adapter(tmp_path)
+
+
+def test_merge_writes_a_base_that_needs_no_adapter(adapted, tmp_path):
+    learn(adapted)
+    save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    out = merge(tmp_path / "adapter", tmp_path / "merged")
+    expected = load_adapter(tmp_path / "adapter")[0](IDS).logits
+    torch.testing.assert_close(load_base(str(out))[0](IDS).logits, expected)
+    torch.testing.assert_close(load_adapter(out)[0](IDS).logits, expected)
+    with pytest.raises(GrandError, match="exists already"):
+        merge(tmp_path / "adapter", out)
+
+
+def test_wording_differs_where_the_prompt_differs():
+    prompts = (PromptConfig(), PromptConfig(serializer="grand"), PromptConfig(grounding="none"), PromptConfig(refer_close="<r>"))
+    assert len({wording(prompt) for prompt in prompts}) == 4
+    assert wording(PromptConfig()) == wording(PromptConfig(top_k=3))

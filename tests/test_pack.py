@@ -1,0 +1,147 @@
+"""A pack of K questions must teach exactly what K separate samples teach."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from grand3d.attention import ATTENTION  # noqa: E402
+from grand3d.config import LoraConfig  # noqa: E402
+from grand3d.errors import GrandError  # noqa: E402
+from grand3d.model import attach_lora  # noqa: E402
+from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.tokens import Encoded  # noqa: E402
+
+NUM_TOKENS = 61
+
+
+def norm(self, x):
+    """Llama's normalisation without its detour through single precision."""
+    return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
+def small_model(dtype):
+    shape = transformers.LlamaConfig(
+        vocab_size=NUM_TOKENS,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        attn_implementation=ATTENTION,
+    )
+    torch.manual_seed(0)
+    model = attach_lora(transformers.LlamaForCausalLM(shape).requires_grad_(False), LoraConfig(rank=4, dropout=0.0))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.2)
+    return model.to(dtype).train()
+
+
+@pytest.fixture(scope="module")
+def double():
+    before = transformers.models.llama.modeling_llama.LlamaRMSNorm.forward
+    transformers.models.llama.modeling_llama.LlamaRMSNorm.forward = norm
+    yield small_model(torch.float64)
+    transformers.models.llama.modeling_llama.LlamaRMSNorm.forward = before
+
+
+def learn(model, packs, attention: str):
+    """Summed loss and all adapter gradients."""
+    model.zero_grad()
+    losses = [pack_loss(model, pack, attention) for pack in packs]
+    sum(loss for loss, _ in losses).backward()
+    grads = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+    return sum(loss.item() for loss, _ in losses), sum(count for _, count in losses), grads
+
+
+def learn_plainly(model, prefix, questions):
+    """The same by K separate samples, as anyone would write it: full logits, labels of -100 outside the mask."""
+    model.zero_grad()
+    total = 0.0
+    for question in questions:
+        ids = torch.tensor([prefix + question.suffix])
+        labels = [-100] * len(prefix) + [
+            t if trained else -100 for t, trained in zip(question.suffix, question.mask, strict=True)
+        ]
+        logits = model(input_ids=ids).logits[0, :-1]
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(labels[1:]), reduction="sum")
+        loss.backward()
+        total += loss.item()
+    return total, torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+
+
+@st.composite
+def groups(draw):
+    token = st.integers(0, NUM_TOKENS - 1)
+    prefix = draw(st.lists(token, min_size=1, max_size=10))
+    questions = []
+    for _ in range(draw(st.integers(1, 4))):
+        suffix = draw(st.lists(token, min_size=1, max_size=7))
+        mask = draw(st.lists(st.booleans(), min_size=len(suffix), max_size=len(suffix)))
+        mask[-1] = True
+        questions.append(Encoded(prefix, suffix, mask))
+    return prefix, questions
+
+
+def agree(model, prefix, questions, tolerance: float) -> None:
+    expected_loss, expected_grads = learn_plainly(model, prefix, questions)
+    for attention in ("dense", "split"):
+        loss, count, grads = learn(model, [make_pack(prefix, questions)], attention)
+        assert count == sum(sum(question.mask) for question in questions)
+        assert loss == pytest.approx(expected_loss, rel=tolerance)
+        assert (grads - expected_grads).norm() <= tolerance * expected_grads.norm(), attention
+
+
+@settings(max_examples=12, deadline=None)
+@given(groups())
+def test_pack_loss_any_group_in_double_precision_equals_separate_samples(double, group):
+    agree(double, *group, 1e-10)
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        [Encoded([3, 4, 5], [7], [True])],
+        [Encoded([3, 4, 5], [7, 8, 9], [False, False, True])],
+        [Encoded([3, 4, 5], [7], [True]), Encoded([3, 4, 5], [7], [True])],
+        [Encoded([3, 4, 5], [1, 2], [False, True]), Encoded([3, 4, 5], [9] * 30, [False] * 20 + [True] * 10)],
+    ],
+    ids=["one_question_of_one_token", "one_question", "equal_one_token_answers", "very_unlike_lengths"],
+)
+def test_pack_loss_edge_cases_equal_separate_samples(double, questions):
+    agree(double, questions[0].prefix, questions, 1e-10)
+
+
+def test_pack_loss_in_single_precision_equals_separate_samples():
+    generator = torch.Generator().manual_seed(3)
+    prefix, *rest = [torch.randint(NUM_TOKENS, (size,), generator=generator).tolist() for size in (80, 12, 1, 30, 7)]
+    agree(small_model(torch.float32), prefix, [Encoded(prefix, ids, [False] * (len(ids) - 1) + [True]) for ids in rest], 1e-5)
+
+
+def test_make_pack_d11_labels_are_the_masked_tokens_and_rows_stand_before_them():
+    questions = [Encoded([5, 6], [10, 11, 12], [False, True, True]), Encoded([5, 6], [20, 21], [True, False])]
+    pack = make_pack([5, 6], questions)
+    assert pack.labels.tolist() == [11, 12, 20]
+    assert pack.rows.tolist() == [2, 3, 1]
+    assert pack.input_ids.tolist() == [[5, 6, 10, 11, 12, 20, 21]]
+    assert pack.position_ids.tolist() == [[0, 1, 2, 3, 4, 2, 3]]
+    assert (pack.num_labels, pack.num_tokens, pack.num_samples) == (3, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("questions", "word"),
+    [
+        ([], "at least one"),
+        ([Encoded([1], [2], [False])], "no trained token"),
+        ([Encoded([1], [2], [True]), Encoded([9], [2], [True])], "another scene prefix"),
+    ],
+)
+def test_make_pack_unusable_questions_raise(questions, word):
+    with pytest.raises(GrandError, match=word):
+        make_pack([1], questions)
