@@ -13,7 +13,7 @@ itself. No (P + S) x (P + S) matrix is made. How, by device:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -24,6 +24,22 @@ from transformers.masking_utils import sdpa_mask
 from grand3d.errors import import_extra
 
 ATTENTION = "grand3d"
+BOX = 8
+"""Suffixes padded together; more waste padding, fewer make many small calls."""
+
+
+class Box(NamedTuple):
+    """N suffix tokens of k suffixes as a rectangle of r columns, r = the longest of them.
+
+    Attributes:
+        rectangle: (k, r) index into the S suffix tokens; padding repeats a suffix's last token.
+        tokens: (N,) the tokens of these suffixes, among the S.
+        places: (N,) where they stand in the flattened rectangle.
+    """
+
+    rectangle: torch.Tensor
+    tokens: torch.Tensor
+    places: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +49,30 @@ class Layout:
     Attributes:
         num_prefix: P, tokens of the shared prefix.
         lengths: Tokens of each suffix, K numbers, all > 0, in the order they stand.
-        to_rectangle: (K, R) index into the S suffix tokens, R = the longest suffix; padding repeats a suffix's last token.
-        from_rectangle: (S,) index into the flattened rectangle.
+        boxes: All suffixes, a few of similar length together, each few padded to a rectangle.
         flash: Use flash-attn.
     """
 
     num_prefix: int
     lengths: tuple[int, ...]
-    to_rectangle: torch.Tensor
-    from_rectangle: torch.Tensor
+    boxes: tuple[Box, ...]
     flash: bool = False
 
     def to(self, device: Any) -> Layout:
-        return replace(self, to_rectangle=self.to_rectangle.to(device), from_rectangle=self.from_rectangle.to(device))
+        return replace(self, boxes=tuple(Box(*(index.to(device) for index in box)) for box in self.boxes))
 
 
 def make_layout(num_prefix: int, lengths: list[int], flash: bool = False) -> Layout:
     """The layout of a prefix of ``num_prefix`` tokens and suffixes of ``lengths`` tokens."""
     sizes = torch.tensor(lengths)
     starts = torch.cumsum(sizes, 0) - sizes
-    steps = torch.arange(int(sizes.max()))
-    rectangle = starts[:, None] + torch.minimum(steps[None, :], sizes[:, None] - 1)
-    inside = steps[None, :] < sizes[:, None]
-    return Layout(num_prefix, tuple(lengths), rectangle, inside.flatten().nonzero().flatten(), flash)
+    boxes = []
+    for few in torch.argsort(sizes, stable=True).split(BOX):
+        steps = torch.arange(int(sizes[few].max()))
+        inside = steps < sizes[few, None]
+        rectangle = starts[few, None] + torch.minimum(steps, sizes[few, None] - 1)
+        boxes.append(Box(rectangle, rectangle[inside], inside.flatten().nonzero().flatten()))
+    return Layout(num_prefix, tuple(lengths), tuple(boxes), flash)
 
 
 def dense_mask(num_prefix: int, lengths: list[int], dtype: torch.dtype) -> torch.Tensor:
@@ -103,25 +120,20 @@ def rectangle_suffixes(
     layout: Layout,
     scale: float,
 ) -> torch.Tensor:
-    """Suffix attention by one fused call over the K suffixes as a batch; (1, H, S, D)."""
+    """Suffix attention by fused calls over a few suffixes as a batch; (1, H, S, D)."""
     from torch.nn.attention.bias import causal_lower_right
 
-    heads, rows, columns = query.shape[1], *layout.to_rectangle.shape
-
-    def rectangle(x: torch.Tensor) -> torch.Tensor:
-        return x[0][:, layout.to_rectangle].transpose(0, 1)  # (K, heads, R, D)
-
-    def with_prefix(prefix: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        return _repeat(torch.cat((prefix.expand(rows, -1, -1, -1), rectangle(own)), dim=2), heads)
-
-    out = F.scaled_dot_product_attention(
-        rectangle(query),
-        with_prefix(key_prefix, key),
-        with_prefix(value_prefix, value),
-        attn_mask=causal_lower_right(columns, layout.num_prefix + columns),
-        scale=scale,
-    )
-    return out.transpose(0, 1).flatten(1, 2)[None, :, layout.from_rectangle]
+    heads, result = query.shape[1], torch.empty_like(query)
+    for box in layout.boxes:
+        rows, columns = box.rectangle.shape
+        keys, values = (
+            _repeat(torch.cat((prefix.expand(rows, -1, -1, -1), _rectangle(own, box)), dim=2), heads)
+            for prefix, own in ((key_prefix, key), (value_prefix, value))
+        )
+        mask = causal_lower_right(columns, layout.num_prefix + columns)
+        out = F.scaled_dot_product_attention(_rectangle(query, box), keys, values, attn_mask=mask, scale=scale)
+        result = result.index_copy(2, box.tokens, _flat(out, box))
+    return result
 
 
 def _flash_suffixes(
@@ -176,8 +188,11 @@ class _Packed(torch.autograd.Function):
         # query heads that share a key head stand in one long row of queries, so the prefix is not repeated
         out, lse = _forward(_fold(suffix[0], key.shape[1]), prefix[1], prefix[2], 0.0, False, scale=scale)
         out, lse = out.reshape(suffix[0].shape), lse.reshape(suffix[0].shape[:3])
-        own, own_lse = _forward(*(_repeat(_rectangle(x, layout), heads) for x in suffix), 0.0, True, scale=scale)
-        own, own_lse = _flat(own, layout), _flat(own_lse.unsqueeze(-1), layout).squeeze(-1)
+        own, own_lse = torch.empty_like(out), torch.empty_like(lse)
+        for box in layout.boxes:
+            box_out, box_lse = _forward(*(_repeat(_rectangle(x, box), heads) for x in suffix), 0.0, True, scale=scale)
+            own[:, :, box.tokens] = _flat(box_out, box)
+            own_lse[:, :, box.tokens] = _flat(box_lse.unsqueeze(-1), box).squeeze(-1)
         total = torch.logaddexp(lse, own_lse)
         result = query.new_empty(1, query.shape[2], heads, query.shape[3])
         result[:, :cut] = first.transpose(1, 2)
@@ -203,19 +218,21 @@ class _Packed(torch.autograd.Function):
             folded[0], folded[1], prefix[1], prefix[2], folded[2], lse.reshape(1, groups, -1), 0.0, False, scale=scale
         )
 
-        boxes = [_repeat(_rectangle(x, layout), heads) for x in suffix]
-        # padding carries no gradient: its rows of the incoming one are zero
-        box_grad = grad.new_zeros(heads, layout.to_rectangle.numel(), grad.shape[-1])
-        box_grad[:, layout.from_rectangle] = grad_suffix[0]
-        box_grad = box_grad.view(heads, *layout.to_rectangle.shape, -1).transpose(0, 1)
-        box_lse = _rectangle(lse.unsqueeze(-1), layout).squeeze(-1)
-        d_own = _backward(box_grad, *boxes, _rectangle(out_suffix, layout), box_lse, 0.0, True, scale=scale)
-
+        d_query[:, :, cut:] = d_scene[0].reshape(suffix[0].shape)
+        for box in layout.boxes:
+            spread = [_repeat(_rectangle(x, box), heads) for x in suffix]
+            # padding carries no gradient: its rows of the incoming one are zero
+            box_grad = grad.new_zeros(heads, box.rectangle.numel(), grad.shape[-1])
+            box_grad[:, box.places] = grad_suffix[0][:, box.tokens]
+            box_grad = box_grad.view(heads, *box.rectangle.shape, -1).transpose(0, 1)
+            box_lse = _rectangle(lse.unsqueeze(-1), box).squeeze(-1)
+            d_own = _backward(box_grad, *spread, _rectangle(out_suffix, box), box_lse, 0.0, True, scale=scale)
+            d_query[0].index_add_(1, cut + box.tokens, _flat(d_own[0], box)[0])
+            for whole, number in ((d_key, 1), (d_value, 2)):
+                whole[:, :, cut + box.tokens] = _gather(_flat(d_own[number], box), groups)
         d_query[:, :, :cut] = d_first[0]
-        torch.add(d_scene[0].reshape(suffix[0].shape), _flat(d_own[0], layout), out=d_query[:, :, cut:])
         for whole, number in ((d_key, 1), (d_value, 2)):
             torch.add(_gather(d_first[number], groups), d_scene[number], out=whole[:, :, :cut])
-            whole[:, :, cut:] = _gather(_flat(d_own[number], layout), groups)
         return d_query, d_key, d_value, None, None
 
 
@@ -243,14 +260,14 @@ def _fold(x: torch.Tensor, groups: int) -> torch.Tensor:
     return x.reshape(1, groups, -1, x.shape[-1])
 
 
-def _rectangle(x: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """(1, H, S, D) -> (K, H, R, D)."""
-    return x[0][:, layout.to_rectangle].transpose(0, 1)
+def _rectangle(x: torch.Tensor, box: Box) -> torch.Tensor:
+    """(1, H, S, D) -> (k, H, r, D)."""
+    return x[0][:, box.rectangle].transpose(0, 1)
 
 
-def _flat(x: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """(K, H, R, D) -> (1, H, S, D), padding left out."""
-    return x.transpose(0, 1).flatten(1, 2)[None, :, layout.from_rectangle]
+def _flat(x: torch.Tensor, box: Box) -> torch.Tensor:
+    """(k, H, r, D) -> (1, H, N, D), padding left out."""
+    return x.transpose(0, 1).flatten(1, 2)[None, :, box.places]
 
 
 AttentionInterface.register(ATTENTION, attend)

@@ -7,6 +7,7 @@ import difflib
 import importlib
 import inspect
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -125,7 +126,8 @@ def train(options: argparse.Namespace) -> None:
 
     out = options.out or f"runs/{Path(options.config).stem}"
     adapter = training.train(config, out, options.resume, figures, options.skip_bad)
-    _say(f"adapter: {adapter}")
+    if os.environ.get("RANK", "0") == "0":
+        _say(f"adapter: {adapter}")
 
 
 def predict(options: argparse.Namespace) -> None:
@@ -195,7 +197,10 @@ def merge(options: argparse.Namespace) -> None:
 
 def _need_models() -> None:
     """Name the pip line before an import fails."""
-    for module in ("torch", "transformers", "peft"):
+    torch = import_extra("torch", "train")
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed, where installed, warns on stdout that it found no GPU
+    for module in ("transformers", "peft"):
         import_extra(module, "train")
 
 

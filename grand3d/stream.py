@@ -153,13 +153,13 @@ def encode_group(
     def count(words: str) -> int:
         return len(tokenizer.encode(words, add_special_tokens=False))
 
-    def fit(budget: int | None) -> tuple[SceneText, dict[str, Encoded]]:
+    def fit(budget: int | None) -> tuple[SceneText, list[Encoded]]:
         keep = {target for sample in rest for target in sample.target_ids if target in known}
         text = fit_scene(scene, prompt.serializer, top_k=prompt.top_k, budget=budget, count_tokens=count, keep=keep)
-        encoded = {}
+        encoded = []
         for sample in list(rest):
             try:
-                encoded[sample.sample_id] = encode(tokenizer, dialogue(sample, text, prompt, with_answer=True))
+                encoded.append(encode(tokenizer, dialogue(sample, text, prompt, with_answer=True)))
             except GrandError as error:
                 if not skip_bad:
                     raise
@@ -169,24 +169,23 @@ def encode_group(
 
     while True:
         text, encoded = fit(None)
-        longest = max(map(len, encoded.values()), default=0)
+        longest = max(map(len, encoded), default=0)
         if longest > prompt.max_tokens:
             with contextlib.suppress(GrandError):  # even the targets alone exceed the budget
                 text, encoded = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
-            longest = max(map(len, encoded.values()), default=0)
+            longest = max(map(len, encoded), default=0)
         if longest <= prompt.max_tokens:
             break
-        name = max(encoded, key=lambda item: len(encoded[item]))
+        worst = rest.pop([len(item) for item in encoded].index(longest))
         faults.append(
-            f"sample {name!r}: too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, "
+            f"sample {worst.sample_id!r}: too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, "
             f"and leaving out every object of scene {scene.scene_id!r} that is no target does not help"
         )
         if not skip_bad:
             raise GrandError(faults[-1])
-        rest = [sample for sample in rest if sample.sample_id != name]
     tally.num_dropped += text.num_dropped
     tally.rejected.update(fault.split(": ")[1][:60] if ": " in fault else fault[:60] for fault in faults)
-    return list(encoded.values())
+    return encoded
 
 
 def _hash(raw: bytes) -> str:

@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: E402
 from grand3d.attention import attend, dense_mask, make_layout, rectangle_suffixes  # noqa: E402
 
 MODULE = SimpleNamespace(is_causal=True, num_key_value_groups=1, training=False)
-LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=10)
 
 
 def tensors(num_prefix: int, lengths: list[int], heads: int = 4, groups: int = 2, dtype=torch.float64, seed: int = 0):
@@ -47,9 +47,17 @@ def test_dense_mask_two_suffixes_see_the_prefix_and_themselves():
 
 
 def test_make_layout_lengths_of_2_and_1_repeats_the_last_token_as_padding():
-    layout = make_layout(7, [2, 1])
-    assert layout.to_rectangle.tolist() == [[0, 1], [2, 2]]
-    assert layout.from_rectangle.tolist() == [0, 1, 2]
+    (box,) = make_layout(7, [2, 1]).boxes
+    assert box.rectangle.tolist() == [[2, 2], [0, 1]]
+    assert box.tokens.tolist() == [2, 0, 1]
+    assert box.places.tolist() == [0, 2, 3]
+
+
+def test_make_layout_many_suffixes_stand_with_those_of_their_length():
+    lengths = [9, 1] * 8
+    boxes = make_layout(7, lengths).boxes
+    assert [tuple(box.rectangle.shape) for box in boxes] == [(8, 1), (8, 9)]
+    assert sorted(torch.cat([box.tokens for box in boxes]).tolist()) == list(range(sum(lengths)))
 
 
 @settings(max_examples=25, deadline=None)
