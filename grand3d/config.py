@@ -29,7 +29,8 @@ class ModelConfig:
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of the frozen weights; bf16 halves the memory and is emulated, hence slow, on most CPUs."""
     attention: Literal["auto", "split", "dense", "flash"] = "auto"
-    """How packed questions attend: ``split`` is fast, ``dense`` the plain check of it, ``flash`` needs CUDA and flash-attn."""
+    """How packed questions attend: ``split`` (``auto`` is the same) is fast, ``dense`` the plain check of it; ``flash`` pads
+    nothing and needs CUDA, flash-attn and bf16 or fp16."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: about a third slower, memory no longer grows with the layers."""
 
@@ -316,6 +317,8 @@ def _contradictions(config: Config) -> list[str]:
             f"train.global_batch = {train.global_batch} is not a multiple of data.questions_per_scene = "
             f"{data.questions_per_scene}: a step takes whole scenes"
         )
+    if config.model.attention == "flash" and config.model.dtype == "fp32":
+        faults.append("model.attention is flash, which takes model.dtype bf16 or fp16; it is fp32")
     if not 0 <= lora.dropout < 1:
         faults.append(f"lora.dropout is {lora.dropout}, expected 0 up to, not including, 1")
     if data.train and data.synth:

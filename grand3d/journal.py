@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,8 @@ class Journal:
             + "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
         )
 
-    def close(self, left_out: Counter[str]) -> None:
-        """End of the run; says what was left out and why."""
+    def close(self, num_dropped: int, left_out: Mapping[str, int]) -> None:
+        """End of the run; says what this process left out and why."""
         if self.train.tracker:
             self.accelerator.end_training()
         if not self.main:
@@ -69,8 +69,10 @@ class Journal:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+        if num_dropped:
+            self.say(f"{num_dropped} objects stood past top_k or the token budget and were not shown")
         if left_out:
-            self.say("left out: " + ", ".join(f"{count} x {cause}" for cause, count in left_out.most_common()))
+            self.say("left out: " + ", ".join(f"{count} x {cause}" for cause, count in left_out.items()))
 
     def say(self, text: str) -> None:
         """A line for a person, on standard error."""

@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
         GrandError: If the base cannot be found or is no causal language model.
     """
     transformers = import_extra("transformers", "train")
+    transformers.utils.logging.disable_progress_bar()
     if attention == "flash" and (not torch.cuda.is_available() or importlib.util.find_spec("flash_attn") is None):
         raise GrandError(
             "model.attention is 'flash', which needs an NVIDIA GPU and: pip install 'grand3d[flash]'; or use 'split'"
@@ -95,7 +97,9 @@ def attach_lora(model: Any, lora: configs.LoraConfig, gradient_checkpointing: bo
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     try:
-        adapted = peft.get_peft_model(model, settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers by a name that is being replaced
+            adapted = peft.get_peft_model(model, settings)
         fuse(adapted)
         return adapted
     except ValueError as error:
@@ -161,6 +165,7 @@ def _cached(name: str, build: Callable[[Path], None]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
     try:
+        print(f"converting {name} into {folder.parent}, once", file=sys.stderr, flush=True)
         build(beside)
         beside.chmod(0o755)
         try:

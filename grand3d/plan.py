@@ -12,7 +12,7 @@ import torch
 
 from grand3d.config import Config, SynthConfig
 from grand3d.errors import GrandError, import_extra
-from grand3d.files import read_json
+from grand3d.files import Rejects, read_json
 from grand3d.prompts import dialogue, system_text
 from grand3d.serial import fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream
@@ -164,7 +164,7 @@ def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:
     else:
         counts = []
         for scene, samples in groups:
-            encoded = encode_group(tokenizer, scene, samples, config.prompt, Tally(), skip_bad=True)
+            encoded = encode_group(tokenizer, scene, samples, config.prompt, Tally(Rejects(skip_bad=True)))
             if encoded:
                 counts.append((len(encoded[0].prefix), [len(e.suffix) for e in encoded], sum(sum(e.mask) for e in encoded)))
     num = max(1, sum(len(suffixes) for _, suffixes, _ in counts))

@@ -13,9 +13,8 @@ import hashlib
 import json
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,31 @@ class Stream:
     fingerprint: str
 
 
-@dataclass(slots=True)
 class Tally:
-    """What was left out so far on this process."""
+    """What was left out so far on this process.
 
-    num_dropped: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    Attributes:
+        rejects: Samples that cannot be learnt from; raises at the first unless it skips bad rows.
+        num_dropped: Objects that top_k or the token budget kept out of the scene texts, summed over the groups.
+    """
+
+    def __init__(self, rejects: Rejects | None = None) -> None:
+        self.rejects = rejects if rejects is not None else Rejects()
+        self.num_dropped = 0
+        self._refused: set[tuple[str, str]] = set()
+
+    def refuse(self, sample: Sample, reason: str) -> None:
+        """Refuse a sample; one that comes again in a later epoch is counted once.
+
+        Raises:
+            GrandError: Naming the sample, unless bad rows are skipped.
+        """
+        key = (sample.scene_id, sample.sample_id)
+        if key not in self._refused:
+            self.rejects.add(
+                f"sample {sample.sample_id!r}", reason.removeprefix(f"sample {sample.sample_id!r}: "), sample_to_dict(sample)
+            )
+        self._refused.add(key)
 
 
 def open_stream(config: Config, rejects: Rejects | None = None) -> Stream:
@@ -128,27 +146,19 @@ def _part(count: int, share: float, rng: random.Random) -> int:
     return math.floor(count * share + rng.random())
 
 
-def encode_group(
-    tokenizer: Any,
-    scene: Scene,
-    samples: Sequence[Sample],
-    prompt: PromptConfig,
-    tally: Tally,
-    skip_bad: bool = False,
-) -> list[Encoded]:
+def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt: PromptConfig, tally: Tally) -> list[Encoded]:
     """Encode the questions of a group behind one scene text.
 
     Proposals are dropped, lowest score first and never a target, until every question fits ``prompt.max_tokens``.
 
     Args:
-        tally: Counts what is left out.
-        skip_bad: Leave out a sample that cannot be learnt from, instead of raising.
+        tally: Counts what is left out, and takes samples that cannot be learnt from or do not fit even so.
 
     Raises:
-        GrandError: Naming the sample that cannot be learnt from, or does not fit even so.
+        GrandError: Naming such a sample, unless bad rows are skipped.
     """
     known = set(scene.object_ids)
-    rest, faults = list(samples), []
+    rest = list(samples)
 
     def count(words: str) -> int:
         return len(tokenizer.encode(words, add_special_tokens=False))
@@ -161,9 +171,7 @@ def encode_group(
             try:
                 encoded.append(encode(tokenizer, dialogue(sample, text, prompt, with_answer=True)))
             except GrandError as error:
-                if not skip_bad:
-                    raise
-                faults.append(str(error))
+                tally.refuse(sample, str(error))
                 rest.remove(sample)
         return text, encoded
 
@@ -175,17 +183,11 @@ def encode_group(
                 text, encoded = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
             longest = max(map(len, encoded), default=0)
         if longest <= prompt.max_tokens:
-            break
+            tally.num_dropped += text.num_dropped
+            return encoded
         worst = rest.pop([len(item) for item in encoded].index(longest))
-        faults.append(
-            f"sample {worst.sample_id!r}: too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, "
-            f"and leaving out every object of scene {scene.scene_id!r} that is no target does not help"
-        )
-        if not skip_bad:
-            raise GrandError(faults[-1])
-    tally.num_dropped += text.num_dropped
-    tally.rejected.update(fault.split(": ")[1][:60] if ": " in fault else fault[:60] for fault in faults)
-    return encoded
+        reason = f"too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, and leaving out every object of scene "
+        tally.refuse(worst, f"{reason}{scene.scene_id!r} that is no target does not help")
 
 
 def _hash(raw: bytes) -> str:

@@ -8,11 +8,11 @@ by their number, whatever the number of processes or micro-steps; docs/training.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import math
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from accelerate.utils import InitProcessGroupKwargs, set_seed
 
 from grand3d import checkpoint as checkpoints
 from grand3d.config import Config, TrainConfig, to_dict
-from grand3d.errors import GrandError, import_extra
+from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal
 from grand3d.model import attach_lora, load_base, save_adapter
@@ -45,7 +45,7 @@ def train(
         resume: None for a new run, ``latest``, or the path of a checkpoint.
         evaluate: Gives held-out figures; called at the start, every ``eval_every`` steps and at the end, on the main process,
             with the model in evaluation mode. It cannot change the course of the run.
-        skip_bad: Leave out and count samples that cannot be learnt from.
+        skip_bad: Leave out samples that cannot be learnt from; they are counted and written to ``data.rejected.jsonl``.
 
     Returns:
         The folder of the finished adapter.
@@ -55,9 +55,9 @@ def train(
     """
     out = Path(out)
     _keep_freed_memory()
-    accelerator, num_micro = _accelerator(config)
-    rejects = Rejects(skip_bad)
-    stream = open_stream(config, rejects)
+    accelerator, num_micro = _accelerator(config, out)
+    tally = Tally(Rejects(skip_bad))
+    stream = open_stream(config, tally.rejects if accelerator.is_main_process else Rejects(skip_bad))
     state = {"config": to_dict(config), "data": stream.fingerprint, "num_processes": accelerator.num_processes}
     start, folder = 0, None
     if resume:
@@ -71,6 +71,11 @@ def train(
     set_seed(config.train.seed)  # the adapter's start is the same on every process
     with accelerator.main_process_first():
         base, tokenizer = load_base(config.model.base, config.model.dtype, config.model.attention)
+    context = getattr(base.config, "max_position_embeddings", None)
+    if context is not None and config.prompt.max_tokens > context:
+        raise GrandError(
+            f"prompt.max_tokens is {config.prompt.max_tokens}, the context of {config.model.base!r} is {context} tokens"
+        )
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
@@ -80,8 +85,7 @@ def train(
     if folder is not None:
         checkpoints.load_checkpoint(accelerator, folder)
 
-    tally = Tally()
-    packs = _packs(config, stream, tokenizer, accelerator, num_micro, start, tally, skip_bad)
+    packs = _packs(config, stream, tokenizer, accelerator, num_micro, start, tally)
     figures = {} if start else _figures(accelerator, model, tokenizer, evaluate)
     journal.figures(start, figures)
     for step in range(start + 1, config.train.num_steps + 1):
@@ -130,7 +134,8 @@ def train(
     if accelerator.is_main_process:
         save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
     accelerator.wait_for_everyone()
-    journal.close(tally.rejected + Counter(rejects.counts()))
+    tally.rejects.save(out / ("data" if accelerator.is_main_process else f"data.{accelerator.process_index}"))
+    journal.close(tally.num_dropped, tally.rejects.counts())
     return out / "adapter"
 
 
@@ -158,7 +163,7 @@ def micro_steps(config: Config, num_processes: int) -> int:
     return groups // num_processes
 
 
-def _accelerator(config: Config) -> tuple[Accelerator, int]:
+def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
     num_micro = micro_steps(config, int(os.environ.get("WORLD_SIZE", "1")))
     launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
     handlers = []
@@ -166,13 +171,14 @@ def _accelerator(config: Config) -> tuple[Accelerator, int]:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
         # accelerate sets no backend for DeepSpeed on a CPU, and each process would believe it is alone
         handlers = [InitProcessGroupKwargs(backend="gloo")]
-    if config.train.tracker:
-        import_extra(config.train.tracker, "report")
+    if config.train.tracker and importlib.util.find_spec(config.train.tracker) is None:
+        raise GrandError(f"train.tracker is {config.train.tracker!r}, which is not installed: pip install {config.train.tracker}")
     accelerator = Accelerator(
         mixed_precision={"fp32": "no", "bf16": "bf16", "fp16": "fp16"}[config.model.dtype],
         gradient_accumulation_steps=num_micro,
         cpu=not (gpu or launched),
         log_with=config.train.tracker,
+        project_dir=str(out),
         kwargs_handlers=handlers,
     )
     plugin = accelerator.state.deepspeed_plugin
@@ -197,7 +203,6 @@ def _packs(
     num_micro: int,
     start: int,
     tally: Tally,
-    skip_bad: bool,
 ) -> Iterator[tuple[Pack, int]]:
     """This process's packs with their weight: 1, or 0 for a stand-in where nothing of a group could be used.
 
@@ -207,7 +212,7 @@ def _packs(
     number = start * num_micro * accelerator.num_processes + accelerator.process_index
     while True:
         scene, samples = stream.group(number)
-        encoded = encode_group(tokenizer, scene, samples, config.prompt, tally, skip_bad)
+        encoded = encode_group(tokenizer, scene, samples, config.prompt, tally)
         if encoded:
             yield make_pack(encoded[0].prefix, encoded, flash), 1
         else:  # every process must take part in every micro-step

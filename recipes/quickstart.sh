@@ -3,7 +3,7 @@
 # and runs it. Everything it writes lies in runs/quickstart and is made anew each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
+export OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 
 out=runs/quickstart
 rooms=6

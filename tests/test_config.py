@@ -90,6 +90,7 @@ def test_load_config_malformed_value_raises(tmp_path, text, word):
         ({"train": {"num_steps": 5, "warmup_steps": 6}}, "warmup_steps is 6"),
         ({"train": {"learning_rate": 0}}, "learning_rate is 0"),
         ({"train": {"weight_decay": -1}}, "weight_decay is -1"),
+        ({"model": {"attention": "flash"}}, "bf16 or fp16"),
         ({"lora": {"dropout": 1.0}}, "lora.dropout is 1"),
         ({"lora": {"rank": 0}}, "lora.rank is 0"),
         ({"data": {"train": [{"path": "a"}], "synth": {"num_scenes": 3}}}, "both set"),

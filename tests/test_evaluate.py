@@ -114,10 +114,11 @@ def test_predict_of_a_part_can_be_completed(rooms: Data, tiny_predict: Any, tmp_
     assert len(load_replies(out)) == len(rooms.samples)
 
 
-def test_encode_questions_drops_proposals_for_the_long_question_only(rooms: Data, tiny_base: Any) -> None:
+def test_encode_questions_drops_proposals_for_the_long_question_only(tiny_base: Any) -> None:
     from grand3d.generate import encode_questions
 
-    scene = next(iter(rooms.scenes.values()))
+    objects = tuple(Object(str(n), "office chair", (n, 2.5, 0.5), (0.6, 0.6, 1.0), score=1 - n / 40) for n in range(40))
+    scene = Scene("s", objects)
     short, long, endless = (
         Sample(name, scene.scene_id, "question", "word " * count) for name, count in (("a", 1), ("b", 300), ("c", 900))
     )

@@ -153,6 +153,7 @@ def test_scoring_needs_no_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None; from grand3d.evaluate import score; from grand3d.sample import Reply; "
         "from grand3d.synth import make_data; data = make_data(1, 0, 8); "
-        "replies = [Reply(s.sample_id, s.scene_id, 'Yes') for s in data.samples]; print(score('synth', data, replies)['counts']['n'])"
+        "replies = [Reply(s.sample_id, s.scene_id, 'Yes') for s in data.samples]; "
+        "print(score('synth', data, replies)['counts']['n'])"
     )
     assert run_python(code) == "8"

@@ -98,6 +98,17 @@ def test_smollm2_without_its_package_names_the_pip_line(monkeypatch):
         models.smollm2_folder()
 
 
+@pytest.mark.slow
+def test_load_base_smollm2_is_the_whole_model_and_answers(root):
+    model, tokenizer = load_base("smollm2")
+    assert sum(p.numel() for p in model.parameters()) == 134_515_008
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}], add_generation_prompt=True
+    )
+    out = model.generate(torch.tensor([ids["input_ids"]]), max_new_tokens=12, do_sample=False)
+    assert "Paris" in tokenizer.decode(out[0])
+
+
 def test_attach_lora_unknown_layer_names_the_known_ones(tiny_model):
     with pytest.raises(GrandError, match=r"Linear layers of this base: .*q_proj"):
         attach_lora(tiny_model[0], LoraConfig(modules=("query",)))

@@ -18,8 +18,9 @@ from safetensors.torch import load_file  # noqa: E402
 
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d import train as training  # noqa: E402
-from grand3d.config import Config, TrainConfig, from_dict, load_config  # noqa: E402
+from grand3d.config import Config, TrainConfig, from_dict, load_config, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import Rejects  # noqa: E402
 from grand3d.plan import dry_run, plan  # noqa: E402
 from grand3d.sample import Data, Sample, save_data  # noqa: E402
 from grand3d.stream import Tally, encode_group, open_stream  # noqa: E402
@@ -159,9 +160,10 @@ def test_encode_group_sample_that_never_fits_is_named_or_counted(tiny_base, toy_
     ]
     with pytest.raises(GrandError, match=r"sample 'long': too long: \d+ tokens, prompt.max_tokens is 120"):
         encode_group(tokenizer, toy_proposals, samples, prompt, Tally())
-    tally = Tally()
-    assert len(encode_group(tokenizer, toy_proposals, samples, prompt, tally, skip_bad=True)) == 1
-    assert tally.rejected == {"too long": 1}
+    tally = Tally(Rejects(skip_bad=True))
+    assert [len(encode_group(tokenizer, toy_proposals, samples, prompt, tally)) for _ in range(2)] == [1, 1]
+    assert tally.rejects.counts() == {"too long": 1}
+    assert tally.rejects.rows[0]["row"]["sample_id"] == "long"
 
 
 def test_encode_group_bad_answer_is_named_or_counted(tiny_base, toy_scene):
@@ -169,9 +171,9 @@ def test_encode_group_bad_answer_is_named_or_counted(tiny_base, toy_scene):
     arguments = (tiny_base[1], toy_scene, samples, from_dict({}).prompt)
     with pytest.raises(GrandError, match="'odd'"):
         encode_group(*arguments, Tally())
-    tally = Tally()
-    assert encode_group(*arguments, tally, skip_bad=True) == []
-    assert sum(tally.rejected.values()) == 1
+    tally = Tally(Rejects(skip_bad=True))
+    assert encode_group(*arguments, tally) == []
+    assert len(tally.rejects.rows) == 1
 
 
 # --- the loop
@@ -232,15 +234,21 @@ def test_train_figures_do_not_change_the_run(folder, tmp_path):
 
 
 def test_train_f5_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
-    for name, questions in (("one", 8), ("four", 2)):
-        train(config(folder, data__questions_per_scene=questions, train__global_batch=8, train__num_steps=1, lora__dropout=0.0),
-              tmp_path / name)  # fmt: skip
-    # eight questions a group: the two scenes stand in two groups, and a step takes one of them
-    four = config(folder, data__questions_per_scene=4, train__global_batch=8, train__num_steps=1, lora__dropout=0.0)
-    train(four, tmp_path / "two")
-    assert log(tmp_path / "two", "label_tokens") == log(tmp_path / "four", "label_tokens")
-    assert log(tmp_path / "two")[0] == pytest.approx(log(tmp_path / "four")[0], rel=1e-6)
-    assert log(tmp_path / "two", "grad_norm")[0] == pytest.approx(log(tmp_path / "four", "grad_norm")[0], rel=1e-5)
+    for name, questions in (("two", 4), ("four", 2)):  # packs of a step that takes all seven samples
+        settings = config(
+            folder, data__questions_per_scene=questions, train__global_batch=8, train__num_steps=1, lora__dropout=0.0
+        )
+        train(settings, tmp_path / name)
+    two, four = tmp_path / "two", tmp_path / "four"
+    assert log(two, "samples") == log(four, "samples") == [7]
+    assert log(two, "label_tokens") == log(four, "label_tokens")
+    assert log(two)[0] == pytest.approx(log(four)[0], rel=1e-6)
+    assert log(two, "grad_norm")[0] == pytest.approx(log(four, "grad_norm")[0], rel=1e-5)
+
+
+def test_train_prompt_longer_than_the_context_of_the_base_raises(folder, tmp_path):
+    with pytest.raises(GrandError, match="the context of 'tiny' is 8192 tokens"):
+        train(from_dict(to_dict(config(folder)) | {"prompt": {"max_tokens": 9000}}), tmp_path / "run")
 
 
 def test_train_resume_with_changed_settings_is_refused_by_name(folder, tmp_path):
@@ -278,6 +286,8 @@ def test_train_scene_without_a_usable_sample_is_skipped_and_counted(folder, tmp_
     train(settings, tmp_path / "lenient", skip_bad=True)
     assert sorted(log(tmp_path / "lenient", "samples")) == [0, 0, 1, 1, 1, 1, 1]
     assert "left out: 2 x" in capsys.readouterr().err
+    rejected = [json.loads(line) for line in (tmp_path / "lenient" / "data.rejected.jsonl").read_text().splitlines()]
+    assert sorted(row["row"]["sample_id"] for row in rejected) == ["e1", "e3"]
 
 
 def test_train_loss_that_is_not_finite_stops_with_a_word(folder, tmp_path, monkeypatch):
@@ -292,7 +302,7 @@ def test_train_unknown_tracker_package_names_the_pip_line(folder, tmp_path):
     try:
         import trackio  # noqa: F401
     except ImportError:
-        with pytest.raises(GrandError, match="'trackio' is not installed"):
+        with pytest.raises(GrandError, match="pip install trackio"):
             train(config(folder, train__tracker="trackio"), tmp_path / "run")
     else:
         pytest.skip("trackio is installed")
