@@ -120,7 +120,7 @@ def test_encode_questions_drops_proposals_for_the_long_question_only(tiny_base: 
     objects = tuple(Object(str(n), "office chair", (n, 2.5, 0.5), (0.6, 0.6, 1.0), score=1 - n / 40) for n in range(40))
     scene = Scene("s", objects)
     short, long, endless = (
-        Sample(name, scene.scene_id, "question", "word " * count) for name, count in (("a", 1), ("b", 300), ("c", 900))
+        Sample(name, scene.scene_id, "question", "word " * count) for name, count in (("a", 1), ("b", 300), ("c", 2000))
     )
     rejects = Rejects(skip_bad=True)
     whole = len(encode_questions(tiny_base[1], scene, [short], PromptConfig(), 4096)[0][2])
@@ -129,7 +129,7 @@ def test_encode_questions_drops_proposals_for_the_long_question_only(tiny_base: 
     assert rows[0][1].num_dropped == 0 < rows[1][1].num_dropped
     assert all(len(encoded) <= whole + 20 for _, _, encoded in rows)
     assert rejects.counts() == {"too long for the context": 1} and "'c'" in rejects.rows[0]["where"]
-    assert re.search(r"9\d\d tokens of question", rejects.rows[0]["reason"])
+    assert re.search(r"20\d\d tokens of question", rejects.rows[0]["reason"])
 
 
 def test_encode_questions_too_long_is_refused_without_skip(rooms: Data, tiny_base: Any) -> None:
