@@ -51,7 +51,7 @@ class Answer:
     Attributes:
         text: As the model wrote it.
         finished: False when the token limit cut it.
-        num_forgotten: Oldest turns that were left out of the prompt so far, for want of room.
+        num_forgotten: Oldest turns that are no longer shown to the model because the context was full.
     """
 
     question: str
@@ -66,6 +66,10 @@ class Conversation:
 
     The scene text is read by the model once. When the context is full, the oldest turns are left out of the prompt.
 
+    Args:
+        turns: How many earlier turns the model sees with a question. Models trained on single questions, as the shipped
+            adapter, answer worse behind other turns, so none is shown unless asked for. ``history`` holds all turns anyway.
+
     Raises:
         GrandError: With token counts, if the scene alone does not fit the context.
     """
@@ -78,11 +82,15 @@ class Conversation:
         scene: Scene,
         max_new_tokens: int = 256,
         sampling: Sampling | None = None,
+        turns: int = 0,
     ) -> None:
         from grand3d.generate import positions
 
+        if turns < 0:
+            raise GrandError(f"turns is {turns}, expected 0 (each question alone) or more")
+
         self.model, self.tokenizer, self.prompt, self.scene = model, tokenizer, prompt, scene
-        self.max_new_tokens, self.sampling = max_new_tokens, sampling
+        self.max_new_tokens, self.sampling, self.turns = max_new_tokens, sampling, turns
         self.limit = min(prompt.max_tokens, positions(model)) - max_new_tokens
         self.scene_text = self._fit()
         self.history: tuple[Turn, ...] = ()
@@ -97,7 +105,8 @@ class Conversation:
         """
         from grand3d.generate import GREEDY, generate
 
-        kept = self.history[self.num_forgotten :]
+        window = self.history[max(self.num_forgotten, len(self.history) - self.turns) :]
+        kept = window
         encoded = self._encode(kept, question)
         while len(encoded) > self.limit and kept:
             kept = kept[1:]
@@ -111,7 +120,8 @@ class Conversation:
         ((_, text, finished),) = generate(
             self.model, self.tokenizer, requests, self.max_new_tokens, 1, sampling, on_token, self._memory
         )
-        self.num_forgotten = len(self.history) - len(kept)
+        if len(kept) < len(window):
+            self.num_forgotten = len(self.history) - len(kept)
         self.history = (*self.history, Turn(question, text))
         return Answer(question, text, resolve(text, self.scene, self.scene_text), finished, self.num_forgotten)
 

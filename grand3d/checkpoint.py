@@ -75,23 +75,46 @@ def list_checkpoints(run: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def find_checkpoint(run: Path, resume: str) -> Path:
-    """``latest`` or a path to a checkpoint folder.
+def find_checkpoint(run: Path, resume: str | None) -> Path | None:
+    """The checkpoint that a run into ``run`` goes on from.
+
+    Args:
+        resume: None for a new run, ``latest``, or the path of a checkpoint folder.
+
+    Returns:
+        None where the run starts from step 0: a new one, or ``latest`` before there is a checkpoint.
 
     Raises:
-        GrandError: If there is none.
+        GrandError: If the path is not a checkpoint, or ``run`` holds another run or a finished adapter.
     """
+    found = list_checkpoints(run)
+    if not found and resume in (None, "latest") and (run / "adapter").exists():
+        raise GrandError(f"{run}: holds a finished adapter and no checkpoint to go on from; give another folder")
     if resume == "latest":
-        found = list_checkpoints(run)
-        if not found:
-            raise GrandError(f"{run / 'checkpoints'}: no checkpoint to resume from; start the run without --resume")
-        return found[-1]
+        return found[-1] if found else None
+    if resume is None:
+        if found:
+            raise GrandError(f"{run}: already holds a run; pass --resume latest to go on with it, or give another folder")
+        return None
     folder = Path(resume)
+    if found and folder.resolve().parent != (run / "checkpoints").resolve():
+        raise GrandError(f"{run}: already holds a run, and {folder} is a checkpoint of another; give another folder")
     if not (folder / "state.json").exists():
         raise GrandError(
             f"{folder}: not a checkpoint (no state.json); expected a folder such as {run / 'checkpoints' / 'step_100'}"
         )
     return folder
+
+
+def remove_later(run: Path, step: int) -> list[str]:
+    """Remove the checkpoints of later steps than ``step``, which a run going on from there does again; gives their names.
+
+    Left in place they would count as the newest, and the run's own would be the ones removed.
+    """
+    later = [path for path in list_checkpoints(run) if int(path.name.removeprefix("step_")) > step]
+    for path in later:
+        shutil.rmtree(path)
+    return [path.name for path in later]
 
 
 def read_state(folder: Path, state: dict[str, Any]) -> int:
@@ -108,6 +131,8 @@ def read_state(folder: Path, state: dict[str, Any]) -> int:
             faults.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
     if saved["data"] != state["data"]:
         faults.append(f"the training data changed (fingerprint {state['data']}, was {saved['data']})")
+    if saved.get("wording", state.get("wording")) != state.get("wording"):
+        faults.append(f"the wording of prompts changed (hash {state['wording']}, was {saved['wording']})")
     if saved["num_processes"] != state["num_processes"]:
         faults.append(f"there are {state['num_processes']} processes, there were {saved['num_processes']}")
     if faults:

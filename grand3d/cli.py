@@ -133,12 +133,16 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
     sub.add_argument("--json", action="store_true", help="the whole report as JSON")
     sub.add_argument("--markdown", action="store_true", help="tables in Markdown")
-    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    table = "scanrefer only: ScanNet's label table, for rows by the official unique/multiple rule"
+    sub.add_argument("--labels", metavar="TSV", help=table)
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD.replace("<output>", "<replies>.score"))
 
     sub = command("chat", "talk about a scene", "grand3d chat demo")
     sub.add_argument("scene", help="demo, a scenes.jsonl, a graph .json, or a data folder; PLACE:SCENE_ID names one")
     sub.add_argument("--adapter", default="default", help="as in predict (default: the shipped one)")
     sub.add_argument("--json", action="store_true", help="answers as JSON lines")
+    shown = "earlier turns that the model sees with a question (default: 0, since adapters learn from single questions)"
+    sub.add_argument("--turns", type=_not_negative, default=0, metavar="N", help=shown)
     _add_reply_options(sub)
 
     sub = command("merge", "write base and adapter as one model folder", "grand3d merge runs/mine models/mine")
@@ -162,4 +166,11 @@ def _positive(text: str) -> int:
     return number
 
 
-_positive.__name__ = "whole number"  # argparse names the type in its message
+def _not_negative(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is not 0 or more")
+    return number
+
+
+_positive.__name__ = _not_negative.__name__ = "whole number"  # argparse names the type in its message

@@ -109,10 +109,11 @@ def show(options: argparse.Namespace) -> None:
 def train(options: argparse.Namespace) -> None:
     config = load_config(options.config, options.overrides)
     _need_models()
+    out = options.out or f"runs/{Path(options.config).stem}"
     if options.dry_run:
         from grand3d.plan import plan
 
-        print(plan(config))
+        print(plan(config, out=None if options.resume else out, skip_bad=options.skip_bad))
         return
     from grand3d import evaluate
     from grand3d import train as training
@@ -124,7 +125,6 @@ def train(options: argparse.Namespace) -> None:
         def figures(model: Any, tokenizer: Any) -> dict[str, Any]:
             return evaluate.heldout(model, tokenizer, heldout, config.prompt)
 
-    out = options.out or f"runs/{Path(options.config).stem}"
     adapter = training.train(config, out, options.resume, figures, options.skip_bad)
     if os.environ.get("RANK", "0") == "0":
         _say(f"adapter: {adapter}")
@@ -158,17 +158,22 @@ def predict(options: argparse.Namespace) -> None:
 def score(options: argparse.Namespace) -> None:
     from grand3d import evaluate
 
+    extra: dict[str, Any] = {}
+    if options.labels is not None:
+        if options.bench != "scanrefer":
+            raise GrandError(f"--labels belongs to score scanrefer; the benchmark here is {options.bench!r}")
+        extra["labels"] = importlib.import_module(BENCHMARKS["scanrefer"]).read_labels(options.labels)
     rejects = Rejects(options.skip_bad)
     data = load_data(options.data, rejects)
     if options.bench == "pope":  # which also reads the result files of the public script
         replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
     else:
         replies = load_replies(options.replies, rejects)
-    report = evaluate.score(options.bench, data, replies, options.missing)
+    report = evaluate.score(options.bench, data, replies, options.missing, **extra)
     if rejects.rows:
         report["counts"]["rejected_rows"] = len(rejects.rows)
     print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
-    _save_rejects(rejects, options.replies)
+    _save_rejects(rejects, f"{options.replies}.score")
 
 
 def chat(options: argparse.Namespace) -> int:
@@ -183,7 +188,7 @@ def chat(options: argparse.Namespace) -> int:
                 _say("loading the model ...")
             loaded.extend([*load_model(options.adapter, options.dtype), _sampling(options)])
         model, tokenizer, prompt, sampling = loaded
-        return Conversation(model, tokenizer, prompt, scene, options.max_new_tokens, sampling)
+        return Conversation(model, tokenizer, prompt, scene, options.max_new_tokens, sampling, options.turns)
 
     return repl.run(repl.Session(scenes, scene_id, begin, options.json))
 
@@ -219,7 +224,9 @@ def _size(data: Data) -> str:
 def _save_rejects(rejects: Rejects, beside: str) -> None:
     _count_rejects(rejects)
     path = rejects.save(beside)
-    if path is not None:
+    if path is None:  # what an earlier run left no longer holds
+        Path(f"{beside.rstrip('/')}.rejected.jsonl").unlink(missing_ok=True)
+    else:
         _say(f"the {len(rejects.rows)} rejected rows are in {path}")
 
 

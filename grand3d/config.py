@@ -76,9 +76,9 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class SynthConfig:
     num_scenes: int = 100_000
-    """Scenes of one epoch; they are made as they are needed and never stored."""
+    """Scenes of one epoch; they are made as they are needed and never stored. Every epoch has the same ones in the same order."""
     seed: int = 0
-    """Seed of rooms, noise and text. Held-out scenes must use another one."""
+    """Seed of rooms, noise and text, and of their order. Held-out scenes must use another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class TrainConfig:
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this L2 norm."""
     seed: int = 0
-    """Seed of adapter initialisation, data order and dropout."""
+    """Seed of adapter initialisation, dropout and the order of ``data.train``; generated data follow ``data.synth.seed``."""
     log_every: int = 1
     """Optimizer steps between lines of log.jsonl."""
     eval_every: int = 0

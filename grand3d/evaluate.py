@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
@@ -21,6 +22,11 @@ from grand3d.scene import scene_to_dict
 
 if TYPE_CHECKING:
     from grand3d.generate import Sampling
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 BASE = "base:"
 HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
@@ -87,7 +93,8 @@ def predict(
         rejects: Where samples go that cannot be asked, such as a question longer than the context. None raises.
 
     Raises:
-        GrandError: If the file holds replies of another model, of other settings or to other data; or see ``rejects``.
+        GrandError: If the file holds replies of another model, of other settings or to other data, or another run is writing
+            to it; or see ``rejects``.
     """
     from grand3d.generate import GREEDY, ask
 
@@ -103,14 +110,14 @@ def predict(
         "sampling": asdict(sampling),
         "dtype": dtype,
     }
-    done = _resume(out, about, data)
     wanted = _first(data.samples, num_scenes, num_samples)
-    samples = [sample for sample in wanted if sample.sample_id not in done]
-    progress = _progress(len(wanted), len(wanted) - len(samples))
     num_new = num_unfinished = 0
     dropped: dict[str, int] = {}
-    try:
-        with open(out, "a", encoding="utf-8", newline="\n") as file:
+    with _only_writer(out) as file:
+        done = _resume(out, about, data)
+        samples = [sample for sample in wanted if sample.sample_id not in done]
+        progress = _progress(len(wanted), len(wanted) - len(samples))
+        try:
             for reply in ask(model, tokenizer, prompt, data, samples, max_new_tokens, batch_size, sampling, rejects):
                 file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
                 file.flush()
@@ -118,11 +125,32 @@ def predict(
                 num_new += 1
                 num_unfinished += not reply.finished
                 dropped[reply.scene_id] = reply.num_dropped
+        finally:
+            progress(0)
+    return Predicted(num_new, len(wanted) - len(samples), num_unfinished, sum(dropped.values()))
+
+
+@contextlib.contextmanager
+def _only_writer(out: Path) -> Iterator[IO[str]]:
+    """The replies file, open to append to, and closed to a second run meanwhile."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with open(out, "a", encoding="utf-8", newline="\n") as file:
+            _lock(file, out)
+            yield file
     except OSError as error:
         raise GrandError(f"{out}: cannot be written ({error.strerror or error})") from None
-    finally:
-        progress(0)
-    return Predicted(num_new, len(wanted) - len(samples), num_unfinished, sum(dropped.values()))
+
+
+def _lock(file: IO[str], out: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise GrandError(f"{out}: another run is writing to it; wait for its end, or give another file") from None
+    except OSError:  # some network file systems have no locks; a single run is still fine there
+        return
 
 
 def _first(samples: Sequence[Sample], num_scenes: int | None, num_samples: int | None) -> list[Sample]:

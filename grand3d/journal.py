@@ -17,7 +17,8 @@ class Journal:
 
     Args:
         out: Run folder.
-        start: Step the run goes on from; what log.jsonl says about later steps is done again and cut off.
+        start: Step the run goes on from; what log.jsonl says about later steps is done again and cut off. A run from step 0
+            moves a log that is there, left by a start that failed, to log.old.jsonl.
     """
 
     def __init__(self, out: Path, config: Config, accelerator: Any, start: int) -> None:
@@ -27,7 +28,10 @@ class Journal:
             accelerator.init_trackers("grand3d", config=flat(to_dict(config)))
         if not self.main:
             return
-        lines = self.path.read_text(encoding="utf-8").splitlines() if start else []
+        if not start and self.path.exists():
+            self.path.replace(out / "log.old.jsonl")
+            self.say(f"{self.path}: of a run that left no checkpoint; moved to log.old.jsonl")
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
         write_text(self.path, "".join(line + "\n" for line in lines if _step(line) <= start))
         write_text(out / "config.yaml", dump_yaml(config))
         if sys.stderr.isatty():
@@ -60,7 +64,7 @@ class Journal:
             + "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
         )
 
-    def close(self, num_dropped: int, left_out: Mapping[str, int]) -> None:
+    def close(self, num_dropped: int, num_empty: int, left_out: Mapping[str, int]) -> None:
         """End of the run; says what this process left out and why."""
         if self.train.tracker:
             self.accelerator.end_training()
@@ -71,6 +75,8 @@ class Journal:
             self.bar = None
         if num_dropped:
             self.say(f"{num_dropped} objects stood past top_k or the token budget and were not shown")
+        if num_empty:
+            self.say(f"{num_empty} phrases of expressions name objects that were not shown, and were learnt as []")
         if left_out:
             self.say("left out: " + ", ".join(f"{count} x {cause}" for cause, count in left_out.items()))
 

@@ -86,28 +86,3 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Any], level: float = 0.9
     values = np.asarray(values, np.float64)
     columns = np.stack([values, np.ones_like(values)], axis=-1)
     return bootstrap(columns, clusters, lambda sums: sums[:, 0] / sums[:, 1], level, seed=seed)
-
-
-def paired_difference(
-    a: ArrayLike, b: ArrayLike, clusters: Sequence[Any], level: float = 0.95, seed: int = 0
-) -> tuple[float, float, float]:
-    """Mean of ``a - b`` over the same n samples, and its interval clustered by scene: (difference, low, high)."""
-    difference = np.asarray(a, np.float64) - np.asarray(b, np.float64)
-    if not difference.size:
-        return math.nan, math.nan, math.nan
-    return float(difference.mean()), *mean_interval(difference, clusters, level, seed)
-
-
-def two_proportion_z(hits_a: int, num_a: int, hits_b: int, num_b: int) -> tuple[float, float]:
-    """Two-sided z-test of two independent proportions with a pooled variance: (z, p).
-
-    It takes samples as independent, as ViGiL3D's tables do; for runs over the same samples use :func:`paired_difference`.
-    """
-    if not num_a or not num_b:
-        return math.nan, math.nan
-    pooled = (hits_a + hits_b) / (num_a + num_b)
-    spread = math.sqrt(pooled * (1 - pooled) * (1 / num_a + 1 / num_b))
-    if not spread:
-        return 0.0, 1.0
-    z = (hits_a / num_a - hits_b / num_b) / spread
-    return z, math.erfc(abs(z) / math.sqrt(2))

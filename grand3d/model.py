@@ -207,7 +207,7 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
     """Write an adapter folder: weights as float16 safetensors, adapter_config.json, grand3d.json and a card.
 
     Raises:
-        GrandError: If the adapter is still what it was before training.
+        GrandError: If the adapter is still what it was before training: every lora_B is zero. Some of them zero is a warning.
     """
     peft, safetensors = import_extra("peft", "train"), import_extra("safetensors.torch", "train")
     folder = Path(folder)
@@ -215,10 +215,10 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
     ups = {name: value for name, value in state.items() if "lora_B" in name}
     idle = [name for name, value in ups.items() if value.numel() == 0 or not value.any()]
     if idle:
-        raise GrandError(
-            f"the adapter was not trained: {len(idle)} of {len(ups)} lora_B matrices are still zero (first: {idle[0]}). "
-            "Was there no step, a learning rate of 0, or a layer the model does not use?"
-        )
+        found = f"{len(idle)} of {len(ups)} lora_B matrices are still zero (first: {idle[0]})"
+        if len(idle) == len(ups):
+            raise GrandError(f"the adapter was not trained: {found}. Was there no step, or a learning rate of 0?")
+        warnings.warn(f"the adapter was trained in part: {found}. Does the model not use these layers?", stacklevel=2)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
         place = Path(beside) / folder.name
@@ -267,7 +267,7 @@ def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -
         warnings.warn(
             f"{place}: trained with another wording of prompts than this version writes; replies may suffer", stacklevel=2
         )
-    model, tokenizer = load_base(about["base"], dtype)
+    model, tokenizer = load_base(str(place) if about["base"] == "." else about["base"], dtype)
     if (place / "adapter_model.safetensors").exists():
         model = import_extra("peft", "train").PeftModel.from_pretrained(model, str(place))
         if merged:
@@ -276,7 +276,7 @@ def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -
 
 
 def merge(adapter: str | Path, out: str | Path) -> Path:
-    """Write base and adapter as one model folder that needs neither; it loads as a base and as an adapter.
+    """Write base and adapter as one model folder that needs neither; it loads as a base and as an adapter, wherever it is moved.
 
     Raises:
         GrandError: If ``out`` exists.
@@ -292,7 +292,7 @@ def merge(adapter: str | Path, out: str | Path) -> Path:
     if prompt.system is not None:
         write_text(beside / "system.txt", read_text(prompt.system))
         settings["system"] = "system.txt"
-    about = {"base": str(out.resolve()), "prompt": settings, "wording": wording(prompt), "metrics": {}}
+    about = {"base": ".", "prompt": settings, "wording": wording(prompt), "metrics": {}}
     write_json(beside / "grand3d.json", about)
     beside.rename(out)
     return out

@@ -55,19 +55,27 @@ class Shape:
         return self.layers * block + (1 if self.tied else 2) * self.vocabulary * self.hidden + self.hidden
 
 
+_LLAMA_7B, _LLAMA_13B = Shape(32, 4096, 32, 32, 11008, 32000), Shape(40, 5120, 40, 40, 13824, 32000)
 SHAPES = {
-    "llama-2-7b": Shape(32, 4096, 32, 32, 11008, 32000),
-    "llama-2-13b": Shape(40, 5120, 40, 40, 13824, 32000),
+    "meta-llama/llama-2-7b-hf": _LLAMA_7B,
+    "meta-llama/llama-2-7b-chat-hf": _LLAMA_7B,
+    "meta-llama/llama-2-13b-hf": _LLAMA_13B,
+    "meta-llama/llama-2-13b-chat-hf": _LLAMA_13B,
     "smollm2": Shape(30, 576, 9, 3, 1536, 49152, tied=True),
     "tiny": Shape(4, 64, 4, 2, 128, 49152, tied=True),
 }
+"""By the whole name in lower case: a part of one would take TinyLlama for ``tiny``."""
 
 
-def dry_run(config: Config, num_processes: int | None = None) -> dict[str, Any]:
+def dry_run(
+    config: Config, num_processes: int | None = None, out: str | Path | None = None, skip_bad: bool = False
+) -> dict[str, Any]:
     """Check everything about a run that needs no weights.
 
     Args:
         num_processes: Processes it would have; by default what the launcher set, else 1.
+        out: Folder of a new run; a note says when it holds one already.
+        skip_bad: Leave out broken rows; a note counts them by cause. False raises the first.
 
     Returns:
         ``num_processes``, ``packs_per_process`` (the accumulation), ``samples_per_step``, ``num_steps``, ``data`` (one line a
@@ -90,7 +98,11 @@ def dry_run(config: Config, num_processes: int | None = None) -> dict[str, Any]:
         notes.append("model.dtype is fp16, which trains on a GPU only; none is seen here")
     if config.model.attention == "flash" and not torch.cuda.is_available():
         notes.append("model.attention is flash, which needs an NVIDIA GPU; none is seen here")
-    stream = open_stream(config) if ready else None
+    rejects = Rejects(skip_bad)
+    stream = open_stream(config, rejects) if ready else None
+    notes += [f"rejected: {number} x {cause}" for cause, number in rejects.counts().items()]
+    if out is not None and (Path(out) / "log.jsonl").exists():
+        notes.append(f"{out}: already holds a run; pass --resume latest to go on with it, or give another folder")
     tokens = _tokens(config, stream)
     shape = _shape(config.model.base)
     if shape is None:
@@ -109,9 +121,9 @@ def dry_run(config: Config, num_processes: int | None = None) -> dict[str, Any]:
     }
 
 
-def plan(config: Config, num_processes: int | None = None) -> str:
+def plan(config: Config, num_processes: int | None = None, out: str | Path | None = None, skip_bad: bool = False) -> str:
     """``dry_run`` as text."""
-    found = dry_run(config, num_processes)
+    found = dry_run(config, num_processes, out, skip_bad)
     tokens, memory, epochs = found["tokens"], found["memory_gb"], found["epochs"]
     questions = config.data.questions_per_scene
     lines = [
@@ -221,7 +233,7 @@ def _shape(base: str) -> Shape | None:
             )
         except KeyError:
             return None
-    return next((shape for name, shape in SHAPES.items() if name in base.lower()), None)
+    return SHAPES.get(base.lower())
 
 
 def _adapter(shape: Shape, config: Config) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
@@ -65,10 +66,17 @@ def chat_dialogue(history: Sequence[Turn], question: str, scene_text: SceneText,
 def system_text(prompt: PromptConfig) -> str:
     """The built-in system prompt, or the text of the file that ``prompt.system`` names (an empty file: none).
 
+    The file is read once: a run has one system prompt, even if the file is edited meanwhile.
+
     Raises:
         GrandError: If that file cannot be read.
     """
-    return SYSTEM if prompt.system is None else read_text(prompt.system).strip()
+    return SYSTEM if prompt.system is None else _read_system(prompt.system)
+
+
+@lru_cache(maxsize=8)
+def _read_system(path: str) -> str:
+    return read_text(path).strip()
 
 
 def prompt_ids(scene_text: SceneText) -> dict[str, str]:
@@ -88,13 +96,16 @@ def _need_targets(sample: Sample, mapping: Mapping[str, str]) -> None:
     if absent:
         raise GrandError(
             f"sample {sample.sample_id!r}: the targets {absent[:5]} are not among the {len(mapping)} objects of the scene text; "
-            "was it written without keep=target_ids, or do they belong to another id space?"
+            "was it written without keep=target_ids, or do they belong to another id space?",
+            "target not in the prompt",
         )
 
 
 def _need_answer(sample: Sample) -> str:
     if not sample.answer.strip():
-        raise GrandError(f"sample {sample.sample_id!r}: a {sample.task} sample without an answer cannot be learnt from")
+        raise GrandError(
+            f"sample {sample.sample_id!r}: a {sample.task} sample without an answer cannot be learnt from", "no answer"
+        )
     return sample.answer.strip()
 
 
@@ -135,7 +146,7 @@ def _ask_description(
     _need_targets(sample, mapping)
     named = _known(sample.target_ids, mapping)
     if not named:
-        raise GrandError(f"sample {sample.sample_id!r}: a description needs a target to describe")
+        raise GrandError(f"sample {sample.sample_id!r}: a description needs a target to describe", "nothing to describe")
     question = f"Describe {span('', named)} so that no other object fits."
     return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
 
@@ -149,7 +160,9 @@ def _ask_existence(
     answer = plain(_need_answer(sample)).strip()
     word = answer.partition(" ")[0].strip(".,;:!").capitalize()
     if word not in ("Yes", "No"):
-        raise GrandError(f"sample {sample.sample_id!r}: the answer to an existence question is {answer!r}, expected Yes or No")
+        raise GrandError(
+            f"sample {sample.sample_id!r}: the answer to an existence question is {answer!r}, expected Yes or No", "no yes or no"
+        )
     return question, word
 
 

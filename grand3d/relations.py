@@ -272,21 +272,6 @@ def side_of(a: Object, b: Object, viewpoint: Point) -> str | None:
     return None
 
 
-def left_of(a: Object, b: Object, viewpoint: Point) -> bool:
-    """``a`` is to the left of ``b`` as seen from the viewpoint; antisymmetric."""
-    return side_of(a, b, viewpoint) == "left"
-
-
-def right_of(a: Object, b: Object, viewpoint: Point) -> bool:
-    """``a`` is to the right of ``b`` as seen from the viewpoint; antisymmetric."""
-    return side_of(a, b, viewpoint) == "right"
-
-
-def in_front_of(a: Object, b: Object, viewpoint: Point) -> bool:
-    """``a`` is nearer to the viewer than ``b``, in about the same direction; antisymmetric."""
-    return side_of(a, b, viewpoint) == "front"
-
-
 def facing(item: Object, heading: float, other: Object) -> bool:
     """``item``, whose front points along ``heading`` (radians from +x towards +y), looks at ``other``."""
     dx, dy = other.centroid[0] - item.centroid[0], other.centroid[1] - item.centroid[1]

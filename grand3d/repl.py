@@ -30,7 +30,7 @@ COMMANDS = {
 
 @dataclass(slots=True)
 class Session:
-    """What the loop holds: the scenes there are, the one talked about, and how a conversation is begun."""
+    """What the loop holds: the scenes there are, the one talked about, how a conversation is begun, whether a question failed."""
 
     scenes: Mapping[str, Scene]
     scene_id: str
@@ -38,13 +38,14 @@ class Session:
     as_json: bool = False
     terminal: bool = False
     conversation: Conversation | None = None
+    failed: bool = False
 
 
 def run(session: Session) -> int:
     """Read lines until the input ends or the user leaves; a wrong line is answered by a word on what is expected.
 
     Returns:
-        The exit code, 0.
+        The exit code: 0, or 2 where piped input held a question that could not be answered.
 
     Raises:
         GrandError: If the model cannot be loaded or the first scene does not fit it.
@@ -65,7 +66,7 @@ def run(session: Session) -> int:
             _command(session, words)
         else:
             _ask(session, words, lambda c, on_token, question=words: c.ask(question, on_token))
-    return 0
+    return 2 if session.failed and not session.terminal else 0
 
 
 def _lines(session: Session) -> Iterator[str]:
@@ -202,7 +203,11 @@ def _ask(session: Session, line: str, ask: Callable[[Conversation, Any], Answer]
         _print("\ncancelled" if streamed else "cancelled")
         return
     except GrandError as error:
-        _note(f"error: {error}")
+        session.failed = True
+        if session.as_json:
+            print(json.dumps({"question": line, "error": str(error)}), flush=True)
+        else:
+            _note(f"error: {error}")
         return
     if streamed:
         print()

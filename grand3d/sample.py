@@ -1,4 +1,4 @@
-"""Samples (what is asked and what is right), replies (what a model wrote) and predictions (what that means)."""
+"""Samples (what is asked and what is right), replies (what a model wrote), and the folder that holds data."""
 
 from __future__ import annotations
 
@@ -65,24 +65,6 @@ class Reply:
     object_ids: tuple[str, ...] = ()
     finished: bool = True
     num_dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a reply means: boxes with scores.
-
-    Attributes:
-        object_ids: In the id space of the scene that was in the prompt.
-        boxes: ``(centroid, extent)`` per object, metres.
-        scores: One per object; 1.0 when the model gives none.
-        parsed: False when no answer could be read; it then counts as wrong, and is counted.
-    """
-
-    sample_id: str
-    object_ids: tuple[str, ...] = ()
-    boxes: tuple[tuple[tuple[float, float, float], tuple[float, float, float]], ...] = ()
-    scores: tuple[float, ...] = ()
-    parsed: bool = True
 
 
 def sample_to_dict(sample: Sample) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -291,14 +291,6 @@ def save_scenes(path: str | Path, scenes: Iterable[Scene]) -> int:
     return write_jsonl(path, (scene_to_dict(scene) for scene in scenes))
 
 
-def top_k(scene: Scene, k: int) -> Scene:
-    """The k proposals of highest score, in their order; true objects (no score) count as score 1."""
-    if len(scene.objects) <= k:
-        return scene
-    ranked = sorted(range(len(scene.objects)), key=lambda i: -_score(scene.objects[i]))
-    kept = set(ranked[:k])
-    return replace(scene, objects=tuple(o for i, o in enumerate(scene.objects) if i in kept))
-
-
-def _score(item: Object) -> float:
+def confidence(item: Object) -> float:
+    """The score of a proposal; 1 for a true object."""
     return 1.0 if item.score is None else item.score

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from grand3d.errors import GrandError
-from grand3d.scene import Object, Scene, Triple
+from grand3d.scene import Object, Scene, Triple, confidence
 
 FORMS = ("table", "grand")
 TABLE_HEADER = "label and id: center x y z, size x y z in cm"
@@ -52,10 +52,6 @@ class SceneText:
     labels: tuple[str, ...] = ()
 
 
-def _score(item: Object) -> float:
-    return 1.0 if item.score is None else item.score
-
-
 def _extent(item: Object) -> Triple:
     """Side lengths along the axes of the scene: those of the box around a rotated box."""
     if item.rotation is None:
@@ -85,7 +81,7 @@ def merge_duplicates(scene: Scene) -> tuple[Scene, dict[str, str]]:
     kept: dict[str, Object] = {}
     same: dict[str, str] = {}
     for group in groups.values():
-        best, *rest = sorted(group, key=lambda item: -_score(item))
+        best, *rest = sorted(group, key=lambda item: -confidence(item))
         labels = dict.fromkeys(item.category for item in (best, *rest))
         kept[best.object_id] = replace(best, category="/".join(labels)) if len(labels) > 1 else best
         same.update((item.object_id, best.object_id) for item in rest)
@@ -265,7 +261,7 @@ def fit_scene(
         raise GrandError(f"scene {scene.scene_id!r}: the ids to keep {absent[:5]} are not among its {len(scene.objects)} objects")
     if budget is not None and count_tokens is None:
         raise GrandError("a token budget needs count_tokens, the function that counts them")
-    ranked = sorted(scene.objects, key=lambda item: -_score(item))
+    ranked = sorted(scene.objects, key=lambda item: -confidence(item))
     num_free = max(top_k - len(keep), 0)
     free = [item.object_id for item in ranked if item.object_id not in keep]
     chosen = keep | set(free[:num_free])
@@ -288,7 +284,8 @@ def fit_scene(
         if size(high) > budget:
             raise GrandError(
                 f"scene {scene.scene_id!r}: the scene text may have {budget} tokens; the {len(shown.objects) - high} objects "
-                f"that must stay take {size(high)} and all {len(shown.objects)} take {size(0)}. Raise prompt.max_tokens."
+                f"that must stay take {size(high)} and all {len(shown.objects)} take {size(0)}. Raise prompt.max_tokens.",
+                "too long for the context",
             )
     while low < high:
         middle = (low + high) // 2

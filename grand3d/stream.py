@@ -1,9 +1,12 @@
 """Which questions are learnt in which order, and their encoding: the deterministic stream of training packs.
 
-A group is one scene with up to ``questions_per_scene`` of its questions. The stream is an endless list of groups: every epoch
-shuffles the questions of each scene, cuts them into groups and shuffles the groups; epochs follow each other without a gap, so
-a step may take the end of one and the start of the next, no group is dropped, and all processes have equally many.
-Group ``i`` depends on seed and data only, never on what was read before.
+A group is one scene with up to ``questions_per_scene`` of its questions. The stream is an endless list of groups; epochs follow
+each other without a gap, so a step may take the end of one and the start of the next, no group is dropped, and all processes
+have equally many. Group ``i`` depends on configuration and data only, never on what was read before.
+
+Data folders: every epoch shuffles the questions of each scene, cuts them into groups and shuffles the groups, by ``train.seed``.
+Generated data: group ``i`` is scene ``i % num_scenes`` of ``data.synth.seed``, whatever ``train.seed`` is; every epoch repeats
+the same groups in the same order.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from typing import Any
 from grand3d.config import Config, PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.prompts import dialogue
+from grand3d.markup import parse
+from grand3d.prompts import dialogue, prompt_ids
 from grand3d.sample import Sample, load_data, sample_to_dict
 from grand3d.scene import Scene, scene_to_dict
 from grand3d.serial import SceneText, fit_scene
-from grand3d.synth import SEED_STRIDE, detect, make_room, make_samples
+from grand3d.synth import make_scene
 from grand3d.tokens import Encoded, encode
 
 
@@ -53,24 +57,28 @@ class Tally:
     Attributes:
         rejects: Samples that cannot be learnt from; raises at the first unless it skips bad rows.
         num_dropped: Objects that top_k or the token budget kept out of the scene texts, summed over the groups.
+        num_empty: Phrases of expressions whose objects are all not shown, so that they are learnt as ``[]``; summed likewise.
     """
 
     def __init__(self, rejects: Rejects | None = None) -> None:
         self.rejects = rejects if rejects is not None else Rejects()
         self.num_dropped = 0
+        self.num_empty = 0
         self._refused: set[tuple[str, str]] = set()
 
-    def refuse(self, sample: Sample, reason: str) -> None:
+    def refuse(self, sample: Sample, reason: str, cause: str = "") -> None:
         """Refuse a sample; one that comes again in a later epoch is counted once.
+
+        Args:
+            cause: What such samples are counted by; by default the reason up to its first colon.
 
         Raises:
             GrandError: Naming the sample, unless bad rows are skipped.
         """
         key = (sample.scene_id, sample.sample_id)
         if key not in self._refused:
-            self.rejects.add(
-                f"sample {sample.sample_id!r}", reason.removeprefix(f"sample {sample.sample_id!r}: "), sample_to_dict(sample)
-            )
+            where = f"sample {sample.sample_id!r}"
+            self.rejects.add(where, reason.removeprefix(f"{where}: "), sample_to_dict(sample), cause)
         self._refused.add(key)
 
 
@@ -78,7 +86,8 @@ def open_stream(config: Config, rejects: Rejects | None = None) -> Stream:
     """The stream of ``config.data``.
 
     Raises:
-        GrandError: If no data is configured, or a folder cannot be read or holds no sample.
+        GrandError: If no data is configured, or a folder cannot be read, holds no sample or has targets that its prompts do
+            not show (``truth.jsonl``), or the weights leave an epoch without a sample.
     """
     if config.data.synth is not None:
         return _synth_stream(config)
@@ -91,10 +100,7 @@ def _synth_stream(config: Config) -> Stream:
     synth, questions = config.data.synth, config.data.questions_per_scene
 
     def group(number: int) -> tuple[Scene, list[Sample]]:
-        seed = synth.seed * SEED_STRIDE + number % synth.num_scenes
-        room = make_room(seed)
-        proposals, match = detect(room, seed)
-        return proposals, make_samples(room, proposals, match, seed, questions)
+        return make_scene(synth.seed, number % synth.num_scenes, questions)
 
     scene, samples = group(0)
     first = json.dumps([scene_to_dict(scene), [sample_to_dict(sample) for sample in samples]], sort_keys=True)
@@ -107,6 +113,12 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
     prints = []
     for index, source in enumerate(config.data.train):
         data = load_data(source.path, rejects)
+        if data.truth is not None:
+            raise GrandError(
+                f"{source.path}: holds truth.jsonl, so its target ids are those of the true objects while its prompts show a "
+                "detector's proposals; the same id is another object there, and a run would learn wrong answers. Such a folder "
+                "is for evaluation; to learn from it, write samples whose target_ids are ids of scenes.jsonl, without truth.jsonl"
+            )
         if not data.samples:
             raise GrandError(f"{source.path}: holds no sample to learn from")
         for sample in data.samples:
@@ -138,6 +150,10 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
         return scenes[key], rows
 
     size = len(epoch(0))
+    mean = sum(len(rows) * config.data.train[key[0]].weight for key, rows in questions.items())
+    if size == 0 or mean < 1:  # laying epochs end to end would find no group, or hardly ever one
+        weights = ", ".join(f"{source.path}: {source.weight}" for source in config.data.train)
+        raise GrandError(f"data.train: an epoch takes {mean:.3g} samples, none for most; raise the weights ({weights})")
     return Stream(group, size, sum(len(rows) for _, rows in epoch(0)), _hash("".join(prints).encode()))
 
 
@@ -149,29 +165,39 @@ def _part(count: int, share: float, rng: random.Random) -> int:
 def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt: PromptConfig, tally: Tally) -> list[Encoded]:
     """Encode the questions of a group behind one scene text.
 
-    Proposals are dropped, lowest score first and never a target, until every question fits ``prompt.max_tokens``.
+    Proposals are dropped, lowest score first and never a target or an object an answer names, until every question fits
+    ``prompt.max_tokens``.
 
     Args:
-        tally: Counts what is left out, and takes samples that cannot be learnt from or do not fit even so.
+        tally: Counts what is left out, and takes samples that cannot be learnt from (also those whose answer names an object
+            that the scene does not have) or do not fit even so.
 
     Raises:
         GrandError: Naming such a sample, unless bad rows are skipped.
     """
     known = set(scene.object_ids)
-    rest = list(samples)
+    rest, needed = [], {}
+    for sample in samples:
+        named = {item for span in parse(sample.answer).spans for item in span.ids}
+        if absent := sorted(named - known):
+            reason = f"unknown id in the answer: {absent[:3]} not among the {len(known)} ids of scene {scene.scene_id!r}"
+            tally.refuse(sample, reason, "unknown id in the answer")
+        else:
+            rest.append(sample)
+            needed[sample.sample_id] = named | (known & set(sample.target_ids))
 
     def count(words: str) -> int:
         return len(tokenizer.encode(words, add_special_tokens=False))
 
     def fit(budget: int | None) -> tuple[SceneText, list[Encoded]]:
-        keep = {target for sample in rest for target in sample.target_ids if target in known}
+        keep = {item for sample in rest for item in needed[sample.sample_id]}
         text = fit_scene(scene, prompt.serializer, top_k=prompt.top_k, budget=budget, count_tokens=count, keep=keep)
         encoded = []
         for sample in list(rest):
             try:
                 encoded.append(encode(tokenizer, dialogue(sample, text, prompt, with_answer=True)))
             except GrandError as error:
-                tally.refuse(sample, str(error))
+                tally.refuse(sample, str(error), error.cause)
                 rest.remove(sample)
         return text, encoded
 
@@ -184,10 +210,17 @@ def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt
             longest = max(map(len, encoded), default=0)
         if longest <= prompt.max_tokens:
             tally.num_dropped += text.num_dropped
+            tally.num_empty += _num_empty(rest, text)
             return encoded
         worst = rest.pop([len(item) for item in encoded].index(longest))
         reason = f"too long: {longest} tokens, prompt.max_tokens is {prompt.max_tokens}, and leaving out every object of scene "
         tally.refuse(worst, f"{reason}{scene.scene_id!r} that is no target does not help")
+
+
+def _num_empty(samples: Sequence[Sample], text: SceneText) -> int:
+    shown = prompt_ids(text)
+    spans = [span for sample in samples for span in parse(sample.text).spans]
+    return sum(bool(span.ids) and not any(item in shown for item in span.ids) for span in spans)
 
 
 def _hash(raw: bytes) -> str:

@@ -9,8 +9,10 @@ cut at the same places, so training and inference see the same ids. Special toke
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from grand3d.errors import GrandError
 from grand3d.prompts import Dialogue
@@ -27,6 +29,19 @@ SCENE_END = "\n"
 """Stands between the scene text and the first question; the last part of the shared prefix."""
 
 _MARK = re.compile("\u27e6(\\w+)\u27e7")
+
+T = TypeVar("T")
+_made: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _kept(tokenizer: Any, what: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What ``make`` gives, made once for a tokenizer while its template and special tokens stay as they are. Read only."""
+    state = (str(tokenizer.chat_template), len(tokenizer), tuple(tokenizer.all_special_tokens), tokenizer.bos_token)
+    key = (*state, tokenizer.eos_token, *what)
+    made = _made.setdefault(tokenizer, {})
+    if key not in made:
+        made[key] = make()
+    return made[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,7 @@ def encode(tokenizer: Any, dialogue: Dialogue) -> Encoded:
             texts[f"answer{number}"] = turn.answer
         elif number != len(dialogue.turns) - 1:
             raise GrandError(f"turn {number + 1} of {len(dialogue.turns)} has no answer; only the last one may be open")
-    pieces, names = _template(tokenizer, [turn.answer is not None for turn in dialogue.turns], bool(dialogue.system))
+    pieces, names = _template(tokenizer, tuple(turn.answer is not None for turn in dialogue.turns), bool(dialogue.system))
     stops = stop_ids(tokenizer)
     closed = dialogue.turns[-1].answer is not None
     ids = _bos(tokenizer, pieces[0])
@@ -106,8 +121,12 @@ def encode(tokenizer: Any, dialogue: Dialogue) -> Encoded:
 
 def stop_ids(tokenizer: Any) -> set[int]:
     """Ids that end a reply: the tokenizer's end token and the special token with which its template closes an answer."""
+    return set(_kept(tokenizer, ("stops",), lambda: _stop_ids(tokenizer)))
+
+
+def _stop_ids(tokenizer: Any) -> set[int]:
     ids = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
-    pieces, names = _template(tokenizer, [True, True], True)
+    pieces, names = _template(tokenizer, (True, True), True)
     closing = pieces[names.index("answer0") + 1]
     first = next((part for part in _split_special(tokenizer, closing) if part in _special(tokenizer)), None)
     if first is not None and first != tokenizer.bos_token:
@@ -135,8 +154,12 @@ def decode(tokenizer: Any, ids: list[int]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def _template(tokenizer: Any, answered: list[bool], system: bool) -> tuple[list[str], list[str]]:
+def _template(tokenizer: Any, answered: tuple[bool, ...], system: bool) -> tuple[list[str], list[str]]:
     """The template's fixed pieces and, between each two of them, the name of the text that stands there."""
+    return _kept(tokenizer, ("template", answered, system), lambda: _render(tokenizer, answered, system))
+
+
+def _render(tokenizer: Any, answered: tuple[bool, ...], system: bool) -> tuple[list[str], list[str]]:
     for fold in (False, True):  # some templates know no system role: it then opens the first question
         head = "\u27e6system\u27e7\n\n" if system and fold else ""
         messages = [{"role": "system", "content": "\u27e6system\u27e7"}] if system and not fold else []
@@ -166,6 +189,10 @@ def _template(tokenizer: Any, answered: list[bool], system: bool) -> tuple[list[
 
 
 def _special(tokenizer: Any) -> dict[str, int]:
+    return _kept(tokenizer, ("special",), lambda: _special_tokens(tokenizer))
+
+
+def _special_tokens(tokenizer: Any) -> dict[str, int]:
     return {str(token): index for index, token in tokenizer.added_tokens_decoder.items() if token.special} | {
         token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens
     }
@@ -178,6 +205,10 @@ def _split_special(tokenizer: Any, piece: str) -> list[str]:
 
 def _piece_ids(tokenizer: Any, piece: str) -> list[int]:
     """Ids of template text: special tokens are recognised here and nowhere else."""
+    return list(_kept(tokenizer, ("piece", piece), lambda: _make_piece_ids(tokenizer, piece)))
+
+
+def _make_piece_ids(tokenizer: Any, piece: str) -> list[int]:
     special = _special(tokenizer)
     ids: list[int] = []
     for part in _split_special(tokenizer, piece):
@@ -186,6 +217,10 @@ def _piece_ids(tokenizer: Any, piece: str) -> list[int]:
 
 
 def _end_of_stop(tokenizer: Any, piece: str, stops: set[int]) -> int:
+    return _kept(tokenizer, ("end", piece), lambda: _find_end_of_stop(tokenizer, piece, stops))
+
+
+def _find_end_of_stop(tokenizer: Any, piece: str, stops: set[int]) -> int:
     special, end = _special(tokenizer), 0
     for part in _split_special(tokenizer, piece):
         end += len(part)

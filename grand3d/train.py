@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal
-from grand3d.model import attach_lora, load_base, save_adapter
+from grand3d.model import attach_lora, load_base, save_adapter, wording
 from grand3d.pack import Pack, make_pack, pack_loss
 from grand3d.stream import Stream, Tally, encode_group, open_stream
 from grand3d.tokens import Encoded
 
 Evaluate = Callable[[Any, Any], dict[str, Any]]
 """Called with (model, tokenizer); gives figures for the log."""
+
+TIMEOUT = timedelta(hours=2)
+"""How long a process waits for the others; the main one takes the held-out figures alone."""
 
 
 def train(
@@ -42,7 +46,8 @@ def train(
 
     Args:
         out: Run folder: config.yaml, log.jsonl, checkpoints/, adapter/.
-        resume: None for a new run, ``latest``, or the path of a checkpoint.
+        resume: None for a new run, ``latest`` (from step 0 where there is no checkpoint yet), or the path of a checkpoint; of
+            the same run, checkpoints of later steps are removed. A finished run is left as it is.
         evaluate: Gives held-out figures; called at the start, every ``eval_every`` steps and at the end, on the main process,
             with the model in evaluation mode. It cannot change the course of the run.
         skip_bad: Leave out samples that cannot be learnt from; they are counted and written to ``data.rejected.jsonl``.
@@ -51,7 +56,8 @@ def train(
         The folder of the finished adapter.
 
     Raises:
-        GrandError: For bad data or settings, for a loss that is not finite, or if the adapter was not trained at all.
+        GrandError: For bad data or settings, a folder that holds another run, a loss that is not finite, or if the adapter
+            was not trained at all.
     """
     out = Path(out)
     _keep_freed_memory()
@@ -59,14 +65,15 @@ def train(
     tally = Tally(Rejects(skip_bad))
     stream = open_stream(config, tally.rejects if accelerator.is_main_process else Rejects(skip_bad))
     state = {"config": to_dict(config), "data": stream.fingerprint, "num_processes": accelerator.num_processes}
-    start, folder = 0, None
-    if resume:
-        folder = checkpoints.find_checkpoint(out, resume)
-        start = checkpoints.read_state(folder, state)
-    elif (out / "log.jsonl").exists():
-        raise GrandError(f"{out}: already holds a run; pass --resume latest to go on with it, or give another folder")
+    state["wording"] = wording(config.prompt)
+    folder = checkpoints.find_checkpoint(out, resume)
+    start = 0 if folder is None else checkpoints.read_state(folder, state)
+    if resume and folder is None:
+        _say(accelerator, f"{out}: no checkpoint yet; the run starts from step 0")
+    if start == config.train.num_steps and (out / "adapter" / "grand3d.json").exists():
+        _say(accelerator, f"{out}: the run is finished, all {start} steps; nothing was done")
+        return out / "adapter"
     accelerator.wait_for_everyone()
-    journal = Journal(out, config, accelerator, start)
 
     set_seed(config.train.seed)  # the adapter's start is the same on every process
     with accelerator.main_process_first():
@@ -80,13 +87,20 @@ def train(
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
     model, optimizer = accelerator.prepare(model, optimizer)
+    model.train()  # a base is loaded for evaluation, where dropout and gradient checkpointing are off
+    journal = Journal(out, config, accelerator, start)  # not before: a start that fails leaves the folder as it was
     checkpoints.keep_adapter_only(accelerator)
     set_seed(config.train.seed, device_specific=True)  # dropout is not
     if folder is not None:
         checkpoints.load_checkpoint(accelerator, folder)
+        if accelerator.is_main_process and (later := checkpoints.remove_later(out, start)):
+            journal.say(f"removed the checkpoints after step {start}, which are done again: {', '.join(later)}")
+        accelerator.wait_for_everyone()
 
     packs = _packs(config, stream, tokenizer, accelerator, num_micro, start, tally)
-    figures = {} if start else _figures(accelerator, model, tokenizer, evaluate)
+    figures = {}
+    if start in (0, config.train.num_steps):
+        figures = _figures(accelerator, model, tokenizer, evaluate)
     journal.figures(start, figures)
     for step in range(start + 1, config.train.num_steps + 1):
         began = time.perf_counter()
@@ -135,7 +149,7 @@ def train(
         save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
     accelerator.wait_for_everyone()
     tally.rejects.save(out / ("data" if accelerator.is_main_process else f"data.{accelerator.process_index}"))
-    journal.close(tally.num_dropped, tally.rejects.counts())
+    journal.close(tally.num_dropped, tally.num_empty, tally.rejects.counts())
     return out / "adapter"
 
 
@@ -167,10 +181,12 @@ def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
     num_micro = micro_steps(config, int(os.environ.get("WORLD_SIZE", "1")))
     launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
     handlers = []
+    if launched:
+        handlers = [InitProcessGroupKwargs(timeout=TIMEOUT)]
     if launched and not gpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
         # accelerate sets no backend for DeepSpeed on a CPU, and each process would believe it is alone
-        handlers = [InitProcessGroupKwargs(backend="gloo")]
+        handlers = [InitProcessGroupKwargs(backend="gloo", timeout=TIMEOUT)]
     if config.train.tracker and importlib.util.find_spec(config.train.tracker) is None:
         raise GrandError(f"train.tracker is {config.train.tracker!r}, which is not installed: pip install {config.train.tracker}")
     accelerator = Accelerator(
@@ -239,6 +255,11 @@ def _figures(accelerator: Accelerator, model: Any, tokenizer: Any, evaluate: Eva
     model.train()
     accelerator.wait_for_everyone()
     return figures
+
+
+def _say(accelerator: Accelerator, text: str) -> None:
+    if accelerator.is_main_process:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _due(step: int, every: int) -> bool:

@@ -13,9 +13,8 @@ config=$1
 shift
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 gpus=$((SLURM_NNODES * SLURM_GPUS_ON_NODE))
-resume=()
 out=runs/$(basename "$config" .yaml)
-[ -d "$out/checkpoints" ] && resume=(--resume latest)   # a requeued job goes on where it was
 export config first gpus out
+# a requeued job goes on from its last checkpoint; without one, latest starts from step 0
 srun bash -c 'accelerate launch --config_file launch/nodes.yaml --num_machines "$SLURM_NNODES" --num_processes "$gpus" \
-  --machine_rank "$SLURM_NODEID" --main_process_ip "$first" -m grand3d train "$config" --out "$out" "$@"' _ "${resume[@]}" "$@"
+  --machine_rank "$SLURM_NODEID" --main_process_ip "$first" -m grand3d train "$config" --out "$out" --resume latest "$@"' _ "$@"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The shipped adapter and its untrained base on real scans: ScanRefer (detector's proposals, and true boxes) and 3D-POPE,
-# then docs/results.md. Needs the files that docs/results.md names; GRAND3D_REAL says where they lie.
+# then docs/results.md (for the shipped one). Needs the files that docs/results.md names; GRAND3D_REAL says where they lie.
 # Usage:  recipes/real.sh [ADAPTER]        (default: the shipped one; an interrupted run goes on where it stopped)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+PATH="$PWD/.venv/bin:$PATH"
 export OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 real=${GRAND3D_REAL:-../shared/real}
 adapter=${1:-default}
@@ -27,7 +28,11 @@ answer() {
 }
 answer adapter "$adapter" pope pope 8 0
 answer adapter "$adapter" scanrefer scanrefer 192 0
-answer adapter "$adapter" scanrefer_true scanrefer 192 0
+answer adapter "$adapter" scanrefer_true scanrefer 192 "${TRUE_SCENES:-0}"
 answer base base:smollm2 pope pope 8 0
 answer base base:smollm2 scanrefer scanrefer 96 "${BASE_SCENES:-20}"
-python tools/results.py "$out" >docs/results.md
+python tools/results.py "$out" >"$out/results.md"
+if [ "$adapter" = default ]; then
+    cp "$out/results.md" docs/results.md
+fi
+echo "written: $out/results.md"

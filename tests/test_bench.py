@@ -267,3 +267,16 @@ def test_upper_bound_of_the_real_proposals_by_raw_label_is_the_known_one(real: C
         part = {k: replace(s, objects=tuple(o for o in s.objects if unique[k, o.object_id] is wanted)) for k, s in truth.items()}
         bound = scanrefer.upper_bound(proposals, part)
         assert (round(bound["acc25"], 1), round(bound["acc50"], 1)) == figures
+
+
+def test_score_scanrefer_with_several_targets_an_unknown_id_more_is_wrong_and_counted() -> None:
+    data = Data({"a": REFERENCES.scenes["a"]}, (Sample("s", "a", "object_reference", "the chairs", target_ids=("10", "11")),))
+    for ids, right, unknown in (((1, 0), 100, 0), ((1, 0, 7), 0, 1)):
+        report = scanrefer.score(data, [Reply("s", "a", _said(*ids), A)])
+        assert (_row(report, name="all")["acc_id"], report["counts"]["unknown_ids"]) == (right, unknown)
+
+
+def test_score_scanrefer_baselines_are_over_the_scored_samples() -> None:
+    skipped = scanrefer.score(REFERENCES, RIGHT[1:2], missing="skip")["baselines"]
+    assert [(row["n"], row["acc25"]) for row in skipped] == [(1, 100), (1, 100)]
+    assert scanrefer.score(REFERENCES, RIGHT[1:2], missing="wrong")["baselines"] == scanrefer.baselines(REFERENCES)

@@ -92,6 +92,17 @@ def test_first_mention_takes_the_earliest_and_of_those_the_longest() -> None:
         ("The knots are north of the notebook", None, None),
         ("", None, None),
         ("[<obj_3>]", None, None),
+        ("No doubt, there are chairs.", None, True),
+        ("Without a doubt there are no chairs.", None, False),
+        ("There are three chairs and not a single table.", None, True),
+        ("There are no tables and three chairs.", None, False),
+        ("There are currently no chairs.", None, False),
+        ("You can find no chairs here", None, False),
+        ("In this room, there are chairs.", None, True),
+        ("There is nothing but one chair.", None, False),
+        ("There are chairs, none of them red.", None, True),
+        ("There are chairs without arms.", None, None),
+        ("I am afraid that there are no chairs.", None, False),
     ],
 )
 def test_read_rules_of_known_replies_are_fixed(text: str, strict: bool | None, said: bool | None) -> None:
@@ -228,3 +239,9 @@ def test_read_replies_takes_our_own_file_and_refuses_any_other(tmp_path: Path) -
     path.write_text('{"a": [], "b": []}')
     with pytest.raises(GrandError, match="results of one model"):
         pope.read_replies(path, QUESTIONS)
+
+
+def test_score_pope_baselines_are_over_the_scored_samples() -> None:
+    report = pope.score(QUESTIONS, _answers("yes", "no", "yes"), missing="skip")
+    rows = {row["name"]: (row["template"], row["n"], row["recall"]) for row in report["baselines"]}
+    assert rows == {"look-up": ("t1", 3, 50), "always yes": ("t1", 3, 100)}

@@ -55,8 +55,8 @@ def script(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 @pytest.fixture
 def begin(tiny_base: Any) -> Callable[..., Conversation]:
-    def make(scene: Scene, max_new_tokens: int = 32, **prompt: Any) -> Conversation:
-        return Conversation(*tiny_base, PromptConfig(**prompt), scene, max_new_tokens)
+    def make(scene: Scene, max_new_tokens: int = 32, turns: int = 100, **prompt: Any) -> Conversation:
+        return Conversation(*tiny_base, PromptConfig(**prompt), scene, max_new_tokens, turns=turns)
 
     return make
 
@@ -75,6 +75,26 @@ def test_ask_keeps_the_turns_and_shows_them_to_the_model(toy_scene: Scene, scrip
     talk.reset()
     talk.ask("And lamps?")
     assert script.prompts[-1].count("<|im_start|>user") == 1
+
+
+@pytest.mark.parametrize(("turns", "seen"), [(0, []), (1, ["four?"]), (3, ["two?", "three?", "four?"])])
+def test_ask_shows_as_many_earlier_turns_as_set_and_keeps_all(
+    toy_scene: Scene, script: Script, begin: Any, turns: int, seen: list[str]
+) -> None:
+    talk = begin(toy_scene, turns=turns)
+    asked = ["one?", "two?", "three?", "four?", "How many chairs are there?"]
+    answers = [talk.ask(question) for question in asked]
+    assert [question for question in asked[:4] if question in script.prompts[-1]] == seen
+    assert [turn.question for turn in talk.history] == asked and answers[-1].num_forgotten == 0
+
+
+def test_conversation_shows_no_earlier_turn_unless_told(toy_scene: Scene, script: Script, tiny_base: Any) -> None:
+    talk = Conversation(*tiny_base, PromptConfig(), toy_scene)
+    talk.ask("one?")
+    talk.ask("two?")
+    assert "one?" not in script.prompts[-1]
+    with pytest.raises(GrandError, match="turns is -1"):
+        Conversation(*tiny_base, PromptConfig(), toy_scene, turns=-1)
 
 
 def test_ask_resolves_ids_to_the_objects_of_the_scene(toy_proposals: Scene, script: Script, begin: Any) -> None:
@@ -194,10 +214,10 @@ def talk(
 ) -> Callable[..., tuple[str, str]]:
     """Feed lines through a pipe; gives stdout and stderr."""
 
-    def run(lines: str, **options: Any) -> tuple[str, str]:
+    def run(lines: str, code: int = 0, **options: Any) -> tuple[str, str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
         scenes = {"toy_room": toy_scene, "toy_room_2": replace(toy_scene, scene_id="toy_room_2", objects=toy_scene.objects[:3])}
-        assert repl.run(repl.Session(scenes, "toy_room", begin, **options)) == 0
+        assert repl.run(repl.Session(scenes, "toy_room", begin, **options)) == code
         return capsys.readouterr()
 
     return run
@@ -278,15 +298,22 @@ def test_run_shows_the_last_turns(talk: Any, script: Script) -> None:
 
 def test_run_as_json_prints_nothing_but_json_lines(talk: Any, script: Script) -> None:
     script.replies = ["Yes", "<p>d\x9besk</p>[<obj_0>]", GrandError("too long")]
-    out, err = talk("one?\n/json\n/history x\nwhere is the desk?\nthree?\n/json\nfour?\n")
+    out, err = talk("one?\n/json\n/history x\nwhere is the desk?\nthree?\n/json\nfour?\n", code=2)
     lines = out.split("\n")
-    assert lines[:2] == ["> one?", "Yes"] and lines[3:] == ["> four?", "Yes", ""]
+    assert lines[:2] == ["> one?", "Yes"] and lines[4:] == ["> four?", "Yes", ""]
+    assert json.loads(lines[3]) == {"question": "three?", "error": "too long"}
     row = json.loads(lines[2])
     assert row["question"] == "where is the desk?" and row["text"] == "<p>d\x9besk</p>[<obj_0>]" and row["finished"]
     assert row["mentions"][0]["objects"] == [
         {"object_id": "0", "category": "desk", "centroid": [1.0, 0.4, 0.375], "extent": [1.6, 0.8, 0.75]}
     ]
-    assert "usage: /history" in err and "error: too long" in err
+    assert "usage: /history" in err and "too long" not in err
+
+
+def test_run_of_a_pipe_with_a_failed_question_goes_on_and_ends_with_2(talk: Any, script: Script) -> None:
+    script.replies = [GrandError("too long"), "Yes"]
+    out, err = talk("one?\ntwo?\n", code=2)
+    assert out.endswith("> two?\nYes\n") and err == "error: too long\n"
 
 
 def test_run_cancels_only_the_answer_on_ctrl_c(talk: Any, script: Script) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -265,7 +262,22 @@ def test_score_with_skip_bad_counts_broken_and_second_replies(run: Run, folder: 
     code, out, err = run("score", "synth", folder, replies, "--skip-bad")
     assert code == 0 and "rejected rows 2" in out
     assert "1 x second reply" in err and "1 x not JSON" in err
-    assert len(Path(f"{replies}.rejected.jsonl").read_text().splitlines()) == 2
+    assert len(Path(f"{replies}.score.rejected.jsonl").read_text().splitlines()) == 2
+    assert not Path(f"{replies}.rejected.jsonl").exists()  # that of predict
+    replies.write_text("".join(json.dumps(row) + "\n" for row in rows[:4]))
+    assert run("score", "synth", folder, replies)[0] == 0
+    assert not Path(f"{replies}.score.rejected.jsonl").exists()
+
+
+def test_score_scanrefer_with_labels_adds_the_rows_of_the_official_rule(run: Run, folder: Path, tmp_path: Path) -> None:
+    replies, labels = tmp_path / "r.jsonl", tmp_path / "labels.tsv"
+    replies.write_text(json.dumps({"sample_id": "toy_0", "scene_id": "toy_room", "text": "", "object_ids": ["0"]}) + "\n")
+    labels.write_text("raw_category\tnyu40class\noffice chair\tchair\n")
+    code, out, _ = run("score", "scanrefer", folder, replies, "--labels", labels, "--json")
+    rows = {row["name"]: row["n"] for row in json.loads(out)["rows"]}
+    assert code == 0 and rows["multiple (official classes)"] == 1 and rows["unique (official classes)"] == 0
+    code, _, err = run("score", "synth", folder, replies, "--labels", labels)
+    assert code == 2 and "--labels belongs to score scanrefer" in one_message(err)
 
 
 def test_show_prints_the_trained_tokens_in_green(run: Run, folder: Path) -> None:
@@ -353,6 +365,23 @@ def test_train_dry_run_prints_what_a_step_costs_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
+def test_train_dry_run_leaves_out_broken_rows_when_told_and_names_a_run_that_is_there(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed (extra train)")
+    cut_line(folder)
+    (tmp_path / "c.yaml").write_text(f"model: {{base: tiny}}\ndata: {{train: [{{path: {folder}}}]}}\n")
+    argv = ["train", tmp_path / "c.yaml", "--dry-run", "--out", tmp_path / "o"]
+    code, _, err = run(*argv)
+    assert code == 2 and "samples.jsonl:2" in one_message(err)
+    code, out, _ = run(*argv, "--skip-bad")
+    assert code == 0 and "rejected: 1 x not JSON" in out and "already holds a run" not in out
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "log.jsonl").write_text("{}\n")
+    assert f"{tmp_path / 'o'}: already holds a run" in run(*argv, "--skip-bad")[1]
+    assert "already holds a run" not in run(*argv, "--skip-bad", "--resume", "latest")[1]
+
+
 def test_chat_demo_answers_piped_lines(run: Run, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("where is the desk?\n/ground the chair\n"))
     code, out, _ = run("chat", "demo", "--adapter", "base:tiny", "--max-new-tokens", 3)
@@ -361,43 +390,3 @@ def test_chat_demo_answers_piped_lines(run: Run, tiny: None, monkeypatch: pytest
     code, out, _ = run("chat", "demo", "--json", "--max-new-tokens", 3)
     (row,) = map(json.loads, out.splitlines())
     assert code == 0 and row["scene_id"] == "demo" and not row["finished"]
-
-
-# --- the process
-
-
-def start(*argv: str, **options: Any) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "grand3d", *argv], text=True, **(pipes | options))
-
-
-def test_module_says_its_version() -> None:
-    out, err = start("--version").communicate(timeout=60)
-    assert out.startswith("grand3d 0.") and err == ""
-
-
-def test_chat_of_empty_input_ends_with_0_and_prints_nothing() -> None:
-    process = start("chat", "demo")
-    out, err = process.communicate("", timeout=60)
-    assert (process.returncode, out, err) == (0, "", "")
-
-
-def test_ctrl_c_while_waiting_ends_with_130_and_no_traceback() -> None:
-    process = start("chat", "demo", env=os.environ | {"PYTHONUNBUFFERED": "1"})
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write("/help\n")
-    process.stdin.flush()
-    process.stdout.readline()  # it is in its loop
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err
-
-
-def test_reader_that_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("lora: {rank: 4}\n")
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    process = start("check", str(tmp_path / "c.yaml"), stdout=write_end)
-    os.close(write_end)
-    _, err = process.communicate(timeout=60)
-    assert err == "" and process.returncode == 141

@@ -243,3 +243,29 @@ def test_render_says_counts_rules_and_rows() -> None:
     text = render(evaluate.score("synth", ASKED, replies_of(TEXTS)))
     assert text.startswith("synth: n 7, missing 0, extra 0, parsed 5, unfinished 0")
     assert "Without a model" in text and "As published" not in text and "interval: 95 %" in text
+
+
+def test_predict_of_a_sample_that_cannot_be_asked_is_counted_by_its_cause(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    scene_id = rooms.samples[0].scene_id
+    lost = Sample("lost", scene_id, "object_description", "", "a chair", ("no such object",))
+    rejects = Rejects(skip_bad=True)
+    done = tiny_predict(replace(rooms, samples=(rooms.samples[0], lost)), tmp_path / "r.jsonl", rejects=rejects)
+    assert done.num_new == 1 and rejects.counts() == {"target not in the prompt": 1}
+
+
+def test_predict_into_a_file_that_another_run_writes_is_refused(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="this system has no fcntl, so there are no locks")
+    out = tmp_path / "r.jsonl"
+    with out.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(GrandError, match=r"r\.jsonl: another run is writing to it"):
+            tiny_predict(rooms, out)
+        assert not Path(f"{out}.run.json").exists() and out.read_text() == ""
+    assert tiny_predict(rooms, out, num_samples=2).num_new == 2
+
+
+def test_score_synth_baselines_are_over_the_scored_samples() -> None:
+    some = replies_of({key: TEXTS[key] for key in ("r0", "e0", "e1")})
+    for missing, counts in (("skip", (1, 2)), ("wrong", (2, 2))):
+        rows = {row["name"]: row["n"] for row in evaluate.score("synth", ASKED, some, missing)["baselines"]}
+        assert (rows["object_reference: best box"], rows["existence: look-up"]) == counts

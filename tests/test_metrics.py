@@ -74,24 +74,3 @@ def test_mean_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         low, high = metrics.mean_interval(values, scene)
         covered += low <= 0 <= high
     assert 175 <= covered <= 200
-
-
-def test_paired_difference_of_equal_runs_is_zero_and_of_a_better_run_positive() -> None:
-    scenes = np.arange(60) // 3
-    a = np.random.default_rng(0).random(60)
-    assert metrics.paired_difference(a, a, scenes) == (0, 0, 0)
-    difference, low, high = metrics.paired_difference(a + 0.1, a, scenes)
-    assert difference == pytest.approx(0.1)
-    assert low == pytest.approx(0.1) and high == pytest.approx(0.1)
-
-
-def test_two_proportion_z_of_a_textbook_case_is_right() -> None:
-    # 45 of 100 against 30 of 100: pooled 0.375, z = 0.15 / sqrt(0.375 * 0.625 * 0.02)
-    z, p = metrics.two_proportion_z(45, 100, 30, 100)
-    assert z == pytest.approx(2.19089, abs=1e-5)
-    assert p == pytest.approx(0.02846, abs=1e-5)
-
-
-def test_two_proportion_z_without_spread_or_samples_says_so() -> None:
-    assert metrics.two_proportion_z(5, 5, 9, 9) == (0.0, 1.0)
-    assert all(map(math.isnan, metrics.two_proportion_z(0, 0, 9, 9)))

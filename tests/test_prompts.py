@@ -177,8 +177,9 @@ def test_system_text_is_short_and_replaced_by_a_file(tmp_path: Path) -> None:
     path = tmp_path / "system.txt"
     path.write_text("\ufeffAnswer briefly.\r\n", encoding="utf-8")
     assert dialogue(sample(), TEXT, replace(PROMPT, system=str(path)), True).system == "Answer briefly."
-    path.write_text("\n")
-    assert system_text(replace(PROMPT, system=str(path))) == ""
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    assert system_text(replace(PROMPT, system=str(empty))) == ""
     with pytest.raises(GrandError, match="no such file"):
         system_text(replace(PROMPT, system=str(tmp_path / "absent.txt")))
 
@@ -188,3 +189,27 @@ def test_chat_dialogue_keeps_the_history_and_asks_last() -> None:
     talk = chat_dialogue(history, "Where?", TEXT, PROMPT)
     assert talk == Dialogue(SYSTEM, TEXT.text, (*history, Turn("Where?", None)))
     assert len(history) == 2
+
+
+@pytest.mark.parametrize(
+    ("item", "cause"),
+    [
+        (sample(targets=("99",)), "target not in the prompt"),
+        (sample("question", answer=" "), "no answer"),
+        (sample("object_description", answer="a chair", targets=()), "nothing to describe"),
+        (sample("existence", answer="Perhaps"), "no yes or no"),
+    ],
+)
+def test_dialogue_that_cannot_be_made_has_a_cause_to_count_by(item: Sample, cause: str) -> None:
+    with pytest.raises(GrandError) as caught:
+        turn(item)
+    assert caught.value.cause == cause
+
+
+def test_system_text_reads_its_file_once(tmp_path: Path) -> None:
+    path = tmp_path / "system.txt"
+    path.write_text("Be brief.\n")
+    prompt = replace(PROMPT, system=str(path))
+    assert system_text(prompt) == "Be brief."
+    path.unlink()
+    assert system_text(prompt) == "Be brief."

@@ -135,15 +135,15 @@ def test_extremes_clear_winner_found() -> None:
     assert rel.taller(tall, big)
 
 
-def test_left_of_seen_from_the_other_side_is_right() -> None:
+def test_side_of_left_seen_from_the_other_side_is_right() -> None:
     a, b = box(-1, 0, 0.5), box(1, 0, 0.5)
-    assert rel.left_of(a, b, (0, -5))
-    assert rel.right_of(a, b, (0, 5))
+    assert rel.side_of(a, b, (0, -5)) == "left"
+    assert rel.side_of(a, b, (0, 5)) == "right"
 
 
-def test_in_front_of_nearer_to_the_viewer_true() -> None:
-    assert rel.in_front_of(box(0, -1, 0.5), box(0, 1, 0.5), (0, -5))
-    assert not rel.in_front_of(box(0, -1, 0.5), box(0, 1, 0.5), (0, 5))
+def test_side_of_what_is_nearer_to_the_viewer_is_front() -> None:
+    assert rel.side_of(box(0, -1, 0.5), box(0, 1, 0.5), (0, -5)) == "front"
+    assert rel.side_of(box(0, -1, 0.5), box(0, 1, 0.5), (0, 5)) == "behind"
 
 
 def test_room_places_corner_wall_middle() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.scene import Object, Region, Scene, load_scenes, save_scenes, scene_from_dict, scene_to_dict, top_k, validate
+from grand3d.scene import Object, Region, Scene, confidence, load_scenes, save_scenes, scene_from_dict, scene_to_dict, validate
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
 ids = names.filter(lambda s: s == s.strip() and s and not set(s) & set("<>,") and len(s.splitlines()) == 1)
@@ -223,8 +223,5 @@ def test_load_scenes_with_a_scene_twice_names_the_line_or_keeps_the_first(tmp_pa
     assert rejects.counts() == {"id twice": 1}
 
 
-def test_top_k_keeps_the_best_in_their_order(toy_proposals: Scene) -> None:
-    assert top_k(toy_proposals, 3).object_ids == ("p0", "p1", "p2")
-    turned = replace(toy_proposals, objects=toy_proposals.objects[::-1])
-    assert top_k(turned, 3).object_ids == ("p2", "p1", "p0")
-    assert top_k(toy_proposals, 100) is toy_proposals
+def test_confidence_of_a_true_object_is_one_and_of_a_proposal_its_score(toy_scene: Scene, toy_proposals: Scene) -> None:
+    assert (confidence(toy_scene["0"]), confidence(toy_proposals["p8"])) == (1.0, 0.35)

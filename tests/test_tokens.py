@@ -235,3 +235,26 @@ def test_encode_any_text_keeps_mask_and_text_together(tokenizers, question, answ
     alone = tokenizer.encode(answer, add_special_tokens=False, split_special_tokens=True)  # it has no token for some rare bytes
     assert decode(tokenizer, trained) == decode(tokenizer, alone) + "<|im_end|>"
     assert len(encoded.mask) == len(encoded.suffix)
+
+
+def test_encode_renders_the_template_once_and_again_when_it_changes(tokenizers: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, calls = copy.deepcopy(tokenizers["llama_fast"]), []
+    render = tokenizer.apply_chat_template
+    monkeypatch.setattr(tokenizer, "apply_chat_template", lambda *args, **kwargs: calls.append(1) or render(*args, **kwargs))
+    first = encode(tokenizer, dialogue(("Where?", "There")))
+    num = len(calls)
+    assert encode(tokenizer, dialogue(("Where?", "There"))) == first and len(calls) == num > 0
+    first.suffix.clear()
+    assert encode(tokenizer, dialogue(("Where?", "There"))).suffix
+    tokenizer.chat_template = None  # ours
+    plain = encode(tokenizer, dialogue(("Where?", "There")))
+    assert plain == encode(tokenizers["llama_plain"], dialogue(("Where?", "There"))) and len(calls) > num
+
+
+def test_encode_sees_a_special_token_that_is_added_later(tokenizers: dict) -> None:
+    tokenizer = copy.deepcopy(tokenizers["smollm2"])
+    tokenizer.chat_template = PLAIN_TEMPLATE.replace("### Answer", "<ANSWER>")
+    before = encode(tokenizer, dialogue(("Where?", None)))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<ANSWER>"]})
+    after = encode(tokenizer, dialogue(("Where?", None)))
+    assert tokenizer.convert_tokens_to_ids("<ANSWER>") in after.suffix and len(after) < len(before)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,11 @@ _UNSURE = re.compile(
     r"|(?:do not|don't|cannot|can't|could not|couldn't|unable to) (?:know|tell|say|determine|answer|be sure))\b"
 )
 _AFFIRMS = re.compile(
-    r"\b(?:there (?:is|are|was|were)|there's|(?:can|do|could) (?:see|find|spot)"
-    r"|(?:it|they|room|scene|i) (?:does|do|has|have|contains))\b"
+    r"\byes\b|\b(?:there (?:is|are|was|were)|there's|(?:can|do|could) (?:see|find|spot)"
+    r"|(?:it|they|room|scene|i) (?:does|do|has|have|contains))\b(?!(?: (?:\w+ly|also|indeed))* (?:no|not|none|nothing|never)\b)"
 )
+_NO_NEGATIONS = re.compile(r"\b(?:no (?:doubt|question)|without (?:a |any )?doubt|not only|no (?:less|fewer) than)\b")
+_CLAUSE_END = re.compile(r"[.,;:!?]|\b(?:and|but|while|whereas|although|though|because|that|which)\b")
 
 
 def read_strict(text: str) -> bool | None:
@@ -64,10 +67,11 @@ def read_strict(text: str) -> bool | None:
 def read_words(text: str) -> bool | None:
     """What a reply says: True, False, or None when it says neither or both.
 
-    In this order: ``yes`` and ``no`` side by side say nothing; a leading yes or no decides; doubt says nothing; then any
-    word of negation says no, a yes or an affirming verb ("there are", "you can find") says yes.
+    In this order: ``yes`` and ``no`` side by side say nothing; a leading yes or no decides; doubt says nothing; then the
+    first clause that has a cue: a word of negation says no; a yes or an affirming verb ("there are", "you can find") that no
+    negation follows says yes; both say nothing. ``no doubt`` and the like are no negations.
     """
-    plain = markup.plain(text).lower().replace("\u2019", "'")
+    plain = _NO_NEGATIONS.sub("", " ".join(markup.plain(text).lower().replace("\u2019", "'").split()))
     parts = words(plain)
     if not parts or re.search(r"\b(?:yes\W+(?:and|or|/)?\W*no|no\W+(?:and|or|/)?\W*yes)\b", plain):
         return None
@@ -77,9 +81,12 @@ def read_words(text: str) -> bool | None:
         return False
     if _UNSURE.search(plain):
         return None
-    if any(word in _NEGATIONS or word.endswith("n't") for word in parts):
-        return False
-    return True if "yes" in parts or _AFFIRMS.search(plain) else None
+    for clause in _CLAUSE_END.split(plain):
+        negates = any(word in _NEGATIONS or word.endswith("n't") for word in words(clause))
+        affirms = _AFFIRMS.search(clause) is not None
+        if negates or affirms:
+            return None if negates and affirms else affirms
+    return None
 
 
 RULES: dict[str, Callable[[str], bool | None]] = {"strict": read_strict, "words": read_words}
@@ -120,7 +127,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
             "interval": "95 %, bootstrap over scenes",
         },
         "rows": rows,
-        "baselines": baselines(data),
+        "baselines": baselines(replace(data, samples=tuple(samples))),
         "paper": list(PAPER),
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from grand3d.errors import GrandError
 from grand3d.files import read_text, shown
 from grand3d.metrics import accuracy_at, mean_interval
 from grand3d.sample import Data, Reply, Sample
-from grand3d.scene import Object, Scene
+from grand3d.scene import Object, Scene, confidence
 from grand3d.serial import merge_duplicates
 
 TASK = "object_reference"
@@ -108,8 +109,8 @@ def score(
 ) -> dict[str, Any]:
     """Score replies to descriptions.
 
-    Of several ids in an answer the first counts. A reply without a readable answer, with an empty one, or whose first id no
-    object bears, is wrong and counted.
+    Of several ids in an answer the first counts, where one target is meant; else all of them. A reply without a readable
+    answer, with an empty one, or with an id that counts and that no object bears, is wrong and counted.
 
     Args:
         data: With ``truth``: replies pick among ``scenes``, targets are in ``truth``, one each. Without: both in ``scenes``;
@@ -120,7 +121,7 @@ def score(
 
     Returns:
         ``counts``, ``rules``, and ``rows``: per subset n, acc25, acc50 (and acc_id without ``truth``), each with ``_low`` and
-        ``_high``, the 95 % interval clustered by scene. Percent.
+        ``_high``, the 95 % interval clustered by scene. Percent. ``baselines`` are over the same samples.
 
     Raises:
         GrandError: If replies and data do not fit together.
@@ -134,14 +135,14 @@ def score(
         if data.truth is not None and len(sample.target_ids) != 1:
             found = f"{len(sample.target_ids)} targets"
             raise GrandError(f"sample {shown(sample.sample_id)} has {found}; against true boxes a description has exactly one")
-        picked = _picked(reply, data.scenes[sample.scene_id], counts)
-        if len(sample.target_ids) == 1:
+        one = len(sample.target_ids) == 1
+        picked = _picked(reply, data.scenes[sample.scene_id], counts, one)
+        if one:
             overlap[row] = _overlap(picked, data.scenes[sample.scene_id], answers[sample.scene_id], sample, eps)
-            picked = picked[:1] if picked is not None else None
         if data.truth is None and picked is not None:
             keep = same[sample.scene_id]
             by_id[row] = {keep.get(i, i) for i in picked} == {keep.get(i, i) for i in sample.target_ids}
-            if len(sample.target_ids) != 1:
+            if not one:
                 overlap[row] = by_id[row]
     figures = {f"acc{round(100 * t)}": overlap >= t for t in THRESHOLDS}
     if data.truth is None:
@@ -151,18 +152,21 @@ def score(
         "counts": counts,
         "rules": {
             "iou": f"axis-aligned, float64, {eps:g} added to the union, hit at >= the threshold",
-            "several_ids": "the first id counts",
+            "several_ids": "the first id counts; where several targets or none are meant, all ids must be exactly those",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },
         "rows": _rows([sample for sample, _ in pairs], figures, answers, labels),
-        "baselines": baselines(data, eps),
+        "baselines": baselines(replace(data, samples=tuple(sample for sample, _ in pairs)), eps),
         "paper": list(PAPER),
     }
 
 
-def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int]) -> tuple[str, ...] | None:
-    """The known objects of a reply; None when it has no usable answer, which is counted."""
+def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int], one: bool) -> tuple[str, ...] | None:
+    """The objects that a reply answers with; None when it has no usable answer, which is counted.
+
+    With ``one`` it is the first id alone that counts.
+    """
     if reply is None:
         return None
     ids, lenient = read_reply(reply)
@@ -177,10 +181,11 @@ def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int]) -> tuple[
     if strangers:
         text = f"object_ids names {shown(strangers)}, which scene {shown(scene.scene_id)} does not have"
         raise GrandError(f"reply {shown(reply.sample_id)}: {text}; was it made from other scenes?")
-    if any(i not in known for i in ids[:1]):
+    ids = ids[:1] if one else ids
+    if any(i not in known for i in ids):
         counts["unknown_ids"] += 1
         return None
-    return tuple(i for i in ids if i in known)
+    return ids
 
 
 def _overlap(picked: tuple[str, ...] | None, shown_scene: Scene, answers: Scene, sample: Sample, eps: float) -> float:
@@ -244,11 +249,7 @@ def mentioned_object(expression: str, objects: Sequence[Object]) -> int | None:
     """Index of the first-mention answer among the objects; None when the expression names no category of theirs."""
     named = first_mention(expression, {item.category for item in objects})
     found = [index for index, item in enumerate(objects) if item.category in named]
-    return max(found, key=lambda index: _score(objects[index]), default=None)
-
-
-def _score(item: Object) -> float:
-    return 1.0 if item.score is None else item.score
+    return max(found, key=lambda index: confidence(objects[index]), default=None)
 
 
 def upper_bound(proposals: Mapping[str, Scene], truth: Mapping[str, Scene], eps: float = boxes.SCANREFER_EPS) -> dict[str, Any]:

@@ -10,9 +10,23 @@ from grand3d.synth.describe import STRICT, WEIGHTS, make_samples
 from grand3d.synth.detect import detect
 from grand3d.synth.rooms import make_room
 
-__all__ = ["STRICT", "WEIGHTS", "detect", "iter_data", "make_data", "make_room", "make_samples"]
+__all__ = ["STRICT", "WEIGHTS", "detect", "iter_data", "make_data", "make_room", "make_samples", "make_scene"]
 
 SEED_STRIDE = 1_000_003  # so that neighbouring seeds share no room
+
+
+def make_scene(
+    seed: int,
+    index: int,
+    questions_per_scene: int = 32,
+    weights: Mapping[str, float] = WEIGHTS,
+    strict: float = STRICT,
+) -> tuple[Scene, list[Sample]]:
+    """Scene number ``index`` of the data of ``seed``: its proposals and samples (see ``iter_data``)."""
+    number = seed * SEED_STRIDE + index
+    room = make_room(number)
+    proposals, match = detect(room, number)
+    return proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict)
 
 
 def iter_data(
@@ -30,10 +44,7 @@ def iter_data(
         strict: Share of the references that the proposals alone decide.
     """
     for index in range(num_scenes):
-        number = seed * SEED_STRIDE + index
-        room = make_room(number)
-        proposals, match = detect(room, number)
-        yield proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict)
+        yield make_scene(seed, index, questions_per_scene, weights, strict)
 
 
 def make_data(
