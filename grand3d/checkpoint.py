@@ -97,12 +97,12 @@ def find_checkpoint(run: Path, resume: str | None) -> Path | None:
             raise GrandError(f"{run}: already holds a run; pass --resume latest to go on with it, or give another folder")
         return None
     folder = Path(resume)
-    if found and folder.resolve().parent != (run / "checkpoints").resolve():
-        raise GrandError(f"{run}: already holds a run, and {folder} is a checkpoint of another; give another folder")
     if not (folder / "state.json").exists():
         raise GrandError(
             f"{folder}: not a checkpoint (no state.json); expected a folder such as {run / 'checkpoints' / 'step_100'}"
         )
+    if found and folder.resolve().parent != (run / "checkpoints").resolve():
+        raise GrandError(f"{run}: already holds a run, and {folder} is a checkpoint of another; give another folder")
     return folder
 
 

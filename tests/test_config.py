@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from grand3d.config import Config, DataConfig, Source, SynthConfig, TrainConfig, dump_yaml, flat, from_dict, load_config, to_dict
 from grand3d.errors import GrandError
+from grand3d.synth import detect, make_room
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -154,3 +155,10 @@ def test_llama2_configs_are_the_papers_runs(name, root):
     assert (train.learning_rate, train.weight_decay, train.global_batch, train.num_steps) == (2e-4, 0.01, 96, 10_000)
     assert (train.schedule, config.model.dtype, config.model.attention) == ("cosine", "bf16", "flash")
     assert (config.prompt.serializer, config.prompt.grounding, config.prompt.top_k) == ("grand", "first", 40)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "smollm2", "tiny"])
+def test_configs_of_generated_rooms_show_every_object(name, root):
+    config = load_config(root / "configs" / f"{name}.yaml")
+    most = max(len(detect(make_room(seed), seed)[0].objects) for seed in range(150))
+    assert 20 < most <= config.prompt.top_k  # with fewer shown, "No" would be learnt where one is hidden and none true

@@ -171,6 +171,15 @@ def test_save_adapter_e5_untrained_adapter_raises(adapted, tmp_path):
     assert not (tmp_path / "adapter").exists()
 
 
+def test_save_adapter_e5_partly_trained_adapter_is_saved_with_a_warning(adapted, tmp_path):
+    learn(adapted)
+    idle = next(weight for name, weight in adapted.named_parameters() if "lora_B" in name)
+    torch.nn.init.zeros_(idle)
+    with pytest.warns(UserWarning, match="1 of 28 lora_B matrices are still zero"):
+        save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+
+
 def test_save_adapter_e6_file_holds_every_tensor_at_full_size(adapted, tmp_path):
     learn(adapted)
     save_adapter(adapted, tmp_path / "adapter", CONFIG, {"accuracy": 12.5})
@@ -229,6 +238,9 @@ def test_merge_writes_a_base_that_needs_no_adapter(adapted, tmp_path):
     torch.testing.assert_close(load_adapter(out)[0](IDS).logits, expected)
     with pytest.raises(GrandError, match="exists already"):
         merge(tmp_path / "adapter", out)
+    moved = out.rename(tmp_path / "moved")
+    assert str(tmp_path) not in (moved / "grand3d.json").read_text()
+    torch.testing.assert_close(load_adapter(moved)[0](IDS).logits, expected)
 
 
 def test_wording_differs_where_the_prompt_differs():

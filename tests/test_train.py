@@ -1,14 +1,13 @@
-"""The stream of packs, the loop, checkpoints and what a run leaves behind."""
+"""The loop, checkpoints and what a run leaves behind."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from toy_run import config, save_toy_data
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -18,13 +17,8 @@ from safetensors.torch import load_file  # noqa: E402
 
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d import train as training  # noqa: E402
-from grand3d.config import Config, TrainConfig, from_dict, load_config, to_dict  # noqa: E402
+from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.files import Rejects  # noqa: E402
-from grand3d.plan import dry_run, plan  # noqa: E402
-from grand3d.sample import Data, Sample, save_data  # noqa: E402
-from grand3d.stream import Tally, encode_group, open_stream  # noqa: E402
-from grand3d.tokens import decode  # noqa: E402
 from grand3d.train import learning_rate, micro_steps, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,32 +35,7 @@ def one_base(tiny_model, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, toy_scene, toy_proposals):
-    """Seven samples of two scenes."""
-    other = replace(toy_proposals, scene_id="other")
-    samples = [
-        Sample("r0", "toy_room", "object_reference", "the <p>office chair</p>[<1>] at the <p>desk</p>[<0>]", target_ids=("1",)),
-        Sample("r1", "toy_room", "object_reference", "the <p>bed</p>[<4>]", target_ids=("4",)),
-        Sample("e0", "toy_room", "existence", "Are there any pillows in the room?", "Yes", ("5", "6")),
-        Sample("e1", "toy_room", "existence", "Is there a refrigerator in the room?", "No"),
-        Sample("r2", "other", "object_reference", "a <p>lamp</p>[<p5>]", target_ids=("p5",)),
-        Sample("e2", "other", "existence", "Is there a rug?", "Yes", ("p8",)),
-        Sample("e3", "other", "existence", "Is there a sink?", "No"),
-    ]
-    save_data(tmp_path / "data", Data({"toy_room": toy_scene, "other": other}, tuple(samples)))
-    return tmp_path / "data"
-
-
-def config(folder, **changes) -> Config:
-    raw = {
-        "model": {"base": "tiny"},
-        "lora": {"rank": 4, "alpha": 8, "dropout": 0.1},
-        "data": {"train": [{"path": str(folder)}], "questions_per_scene": 2},
-        "train": {"global_batch": 4, "learning_rate": 0.005, "num_steps": 6, "warmup_steps": 1, "save_every": 3},
-    }
-    for key, value in changes.items():
-        section, name = key.split("__")
-        raw[section][name] = value
-    return from_dict(raw)
+    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
 
 
 def log(out: Path, key: str = "loss") -> list:
@@ -80,100 +49,6 @@ def adapter(out: Path) -> dict:
 
 def equal(a: dict, b: dict) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-# --- the stream
-
-
-def test_open_stream_f7_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(folder):
-    settings = config(folder)
-    stream = open_stream(settings)
-    assert (stream.num_groups, stream.num_samples) == (4, 7)
-    for epoch in range(3):
-        seen = Counter(s.sample_id for i in range(4) for s in stream.group(4 * epoch + i)[1])
-        assert seen == Counter(("r0", "r1", "e0", "e1", "r2", "e2", "e3"))
-    taken = [[stream.group(i)[1] for i in range(rank, 6, 2)] for rank in range(2)]
-    assert len(taken[0]) == len(taken[1]) == 3
-    assert sorted(str(g) for rank in taken for g in rank) == sorted(str(stream.group(i)[1]) for i in range(6))
-
-
-def test_open_stream_group_depends_on_its_number_only(folder):
-    first, second = open_stream(config(folder)), open_stream(config(folder))
-    backwards = [second.group(i) for i in reversed(range(9))]
-    assert [first.group(i) for i in range(9)] == backwards[::-1]
-    other = open_stream(config(folder, train__seed=1))
-    assert [first.group(i) for i in range(9)] != [other.group(i) for i in range(9)]
-
-
-def test_open_stream_weights_repeat_or_thin_out_a_source(folder):
-    raw = {"data": {"train": [{"path": str(folder), "weight": 2.5}], "questions_per_scene": 4}, "train": {"global_batch": 4}}
-    stream = open_stream(from_dict(raw))
-    seen = Counter(s.sample_id for i in range(stream.num_groups) for s in stream.group(i)[1])
-    assert set(seen.values()) <= {2, 3}
-    assert 17 <= sum(seen.values()) <= 18
-
-
-def test_open_stream_synth_is_made_by_number_and_starts_again_after_an_epoch():
-    settings = from_dict(
-        {"data": {"synth": {"num_scenes": 3, "seed": 4}, "questions_per_scene": 2}, "train": {"global_batch": 2}}
-    )
-    stream = open_stream(settings)
-    assert stream.group(1) == stream.group(4)
-    assert stream.group(1) != stream.group(2)
-    assert 1 <= len(stream.group(0)[1]) <= 2
-
-
-def test_open_stream_nothing_to_learn_from_raises(tmp_path, toy_scene):
-    with pytest.raises(GrandError, match="nothing to learn from"):
-        open_stream(from_dict({}))
-    save_data(tmp_path / "empty", Data({"toy_room": toy_scene}, ()))
-    with pytest.raises(GrandError, match="no sample to learn from"):
-        open_stream(config(tmp_path / "empty"))
-
-
-def test_open_stream_fingerprint_follows_the_data(folder):
-    before = open_stream(config(folder)).fingerprint
-    file = folder / "samples.jsonl"
-    file.write_text(file.read_text().replace("pillows", "cushions"))
-    assert open_stream(config(folder)).fingerprint != before
-
-
-def test_encode_group_over_the_limit_drops_proposals_but_no_target(tiny_base, toy_proposals):
-    tokenizer, prompt = tiny_base[1], from_dict({"prompt": {"max_tokens": 230}}).prompt
-    samples = [Sample("x", "toy_room", "object_reference", "the <p>rug</p>[<p8>] by the <p>bed</p>[<p1>]", target_ids=("p8",))]
-    tally = Tally()
-    (encoded,) = encode_group(tokenizer, toy_proposals, samples, prompt, tally)
-    (whole,) = encode_group(tokenizer, toy_proposals, samples, from_dict({}).prompt, Tally())
-    assert len(whole) > 230
-    assert len(encoded) <= 230
-    scene = decode(tokenizer, encoded.prefix)
-    assert "rug" in scene
-    assert "pillow" not in scene
-    assert tally.num_dropped > 0
-
-
-def test_encode_group_sample_that_never_fits_is_named_or_counted(tiny_base, toy_proposals):
-    tokenizer, prompt = tiny_base[1], from_dict({"prompt": {"max_tokens": 120}}).prompt
-    samples = [
-        Sample("long", "toy_room", "object_reference", "the <p>rug</p>[<p8>] " + "of old " * 50, target_ids=("p8",)),
-        Sample("short", "toy_room", "existence", "A rug?", "Yes"),
-    ]
-    with pytest.raises(GrandError, match=r"sample 'long': too long: \d+ tokens, prompt.max_tokens is 120"):
-        encode_group(tokenizer, toy_proposals, samples, prompt, Tally())
-    tally = Tally(Rejects(skip_bad=True))
-    assert [len(encode_group(tokenizer, toy_proposals, samples, prompt, tally)) for _ in range(2)] == [1, 1]
-    assert tally.rejects.counts() == {"too long": 1}
-    assert tally.rejects.rows[0]["row"]["sample_id"] == "long"
-
-
-def test_encode_group_bad_answer_is_named_or_counted(tiny_base, toy_scene):
-    samples = [Sample("odd", "toy_room", "existence", "A rug?", "Perhaps")]
-    arguments = (tiny_base[1], toy_scene, samples, from_dict({}).prompt)
-    with pytest.raises(GrandError, match="'odd'"):
-        encode_group(*arguments, Tally())
-    tally = Tally(Rejects(skip_bad=True))
-    assert encode_group(*arguments, tally) == []
-    assert len(tally.rejects.rows) == 1
 
 
 # --- the loop
@@ -268,13 +143,107 @@ def test_train_resume_with_changed_settings_is_refused_by_name(folder, tmp_path)
 
 
 def test_train_into_a_folder_that_holds_a_run_raises(folder, tmp_path):
-    (tmp_path / "log.jsonl").write_text("{}\n")
-    with pytest.raises(GrandError, match="already holds a run"):
-        train(config(folder), tmp_path)
-    with pytest.raises(GrandError, match="no checkpoint to resume from"):
-        train(config(folder), tmp_path, resume="latest")
+    run = tmp_path / "run"
+    (run / "checkpoints" / "step_3").mkdir(parents=True)
+    with pytest.raises(GrandError, match="already holds a run; pass --resume latest"):
+        train(config(folder), run)
+    other = tmp_path / "other" / "checkpoints" / "step_1"
+    other.mkdir(parents=True)
     with pytest.raises(GrandError, match="not a checkpoint"):
-        train(config(folder), tmp_path, resume=str(tmp_path))
+        train(config(folder), run, resume=str(other))
+    (other / "state.json").write_text("{}")
+    with pytest.raises(GrandError, match="step_1 is a checkpoint of another"):
+        train(config(folder), run, resume=str(other))
+    (tmp_path / "third" / "adapter").mkdir(parents=True)
+    for resume in (None, "latest"):
+        with pytest.raises(GrandError, match="holds a finished adapter and no checkpoint"):
+            train(config(folder), tmp_path / "third", resume=resume)
+
+
+@pytest.mark.parametrize("resume", [None, "latest"])
+def test_train_after_a_start_that_failed_starts_from_step_0(folder, tmp_path, monkeypatch, capsys, resume):
+    out, short = tmp_path / "run", config(folder, train__num_steps=1)
+    load = training.load_base
+
+    def fail(*_):
+        raise GrandError("no such base")
+
+    monkeypatch.setattr(training, "load_base", fail)
+    with pytest.raises(GrandError, match="no such base"):
+        train(short, out, resume=resume)
+    assert not (out / "log.jsonl").exists()
+    monkeypatch.setattr(training, "load_base", load)
+    out.mkdir(exist_ok=True)
+    (out / "log.jsonl").write_text('{"step": 1, "loss": 9.0}\n')  # stopped before its first checkpoint
+    train(short, out, resume=resume)
+    said = capsys.readouterr().err
+    assert "moved to log.old.jsonl" in said
+    assert ("no checkpoint yet; the run starts from step 0" in said) == (resume == "latest")
+    assert (out / "log.old.jsonl").read_text() == '{"step": 1, "loss": 9.0}\n'
+    assert len(log(out)) == 1
+    assert log(out)[0] != 9.0
+
+
+def test_train_resumed_from_an_older_checkpoint_does_the_later_ones_again(folder, tmp_path, capsys):
+    out, settings = tmp_path / "run", config(folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
+    train(settings, out)
+    whole, losses = adapter(out), log(out)
+    fewer = config(folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=1)
+    train(fewer, tmp_path / "new", resume=str(out / "checkpoints" / "step_1"))
+    assert log(tmp_path / "new") == losses[1:]  # a new folder has no log of the steps before
+    assert len(checkpoints.list_checkpoints(out)) == 3
+    train(fewer, out, resume=str(out / "checkpoints" / "step_1"))
+    assert "removed the checkpoints after step 1, which are done again: step_2, step_3" in capsys.readouterr().err
+    assert log(out) == losses
+    assert [path.name for path in checkpoints.list_checkpoints(out)] == ["step_3"]
+    assert equal(adapter(out), whole)
+    assert equal(adapter(tmp_path / "new"), whole)
+
+
+def test_train_resume_of_a_finished_run_leaves_its_adapter(folder, tmp_path, capsys):
+    out, settings = tmp_path / "run", config(folder, train__num_steps=1)
+    train(settings, out, evaluate=lambda *_: {"x": 1.0})
+    before = {path: path.read_bytes() for path in (out / "adapter").iterdir()} | {out: (out / "log.jsonl").read_bytes()}
+    assert train(settings, out, resume="latest", evaluate=lambda *_: {"x": 2.0}) == out / "adapter"
+    assert "the run is finished, all 1 steps" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (out / "adapter").iterdir()} | {out: (out / "log.jsonl").read_bytes()} == before
+    (out / "adapter" / "grand3d.json").unlink()
+    train(settings, out, resume="latest", evaluate=lambda *_: {"x": 2.0})
+    assert json.loads((out / "adapter" / "grand3d.json").read_text())["metrics"] == {"x": 2.0}
+
+
+def test_train_resumed_learns_in_training_mode(folder, tmp_path, monkeypatch):
+    out, settings = tmp_path / "run", config(folder, train__num_steps=2, train__save_every=1, train__keep_checkpoints=2)
+    train(settings, out)
+    modes, loss = [], training.pack_loss
+    monkeypatch.setattr(training, "pack_loss", lambda model, *rest: modes.append(model.training) or loss(model, *rest))
+    train(settings, out, resume=str(out / "checkpoints" / "step_1"))
+    assert modes == [True, True]
+
+
+def test_train_phrases_learnt_as_empty_are_said_at_the_end(folder, tmp_path, capsys):
+    raw = to_dict(config(folder, train__num_steps=1, train__global_batch=8)) | {"prompt": {"top_k": 1}}
+    train(from_dict(raw), tmp_path / "run")
+    assert "1 phrases of expressions name objects that were not shown" in capsys.readouterr().err
+
+
+def test_accelerator_launched_waits_two_hours(folder, tmp_path, monkeypatch):
+    seen = []
+
+    def accelerator(**settings):
+        seen.append(settings["kwargs_handlers"])
+        return SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None))
+
+    monkeypatch.setattr(training, "Accelerator", accelerator)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    training._accelerator(config(folder), tmp_path)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    for gpu in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        training._accelerator(config(folder), tmp_path)
+    assert seen[0] == []
+    assert [(h.backend, h.timeout.total_seconds()) for (h,) in seen[1:]] == [("gloo", 7200.0), ("nccl", 7200.0)]
 
 
 def test_train_scene_without_a_usable_sample_is_skipped_and_counted(folder, tmp_path, capsys):
@@ -370,46 +339,9 @@ def test_read_state_other_number_of_processes_raises(tmp_path):
         checkpoints.read_state(tmp_path / "checkpoints" / "step_1", STATE | {"num_processes": 4})
 
 
-# --- the dry run
-
-
-def test_dry_run_llama2_objref_says_what_the_run_would_do():
-    settings = load_config(ROOT / "configs" / "llama2_7b_objref.yaml")
-    found = dry_run(settings, num_processes=12)
-    assert (found["packs_per_process"], found["samples_per_step"], found["num_steps"]) == (1, 96, 10_000)
-    assert found["parameters"] == {"base": 6_738_415_616, "adapter": 39_976_960}
-    assert found["memory_gb"]["weights"] == pytest.approx(13.48, abs=0.01)
-    assert found["tokens"]["how"].startswith("estimated")
-    assert 1000 < found["tokens"]["scene"] < 2600
-    text = plan(settings, num_processes=12)
-    for word in ("batch", "accumulation", "steps", "tokens", "memory", "data/grand_objref"):
-        assert word in text
-    with pytest.raises(GrandError, match="cannot share evenly"):
-        dry_run(settings, num_processes=7)
-
-
-def test_dry_run_with_data_measures_it(folder):
-    found = dry_run(config(folder))
-    assert found["tokens"]["how"] == "measured"
-    assert found["epochs"] == 3.0
-    assert found["parameters"]["base"] == 49152 * 64 + 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
-
-
-def test_dry_run_adapter_size_is_that_of_the_real_adapter(folder, tiny_model):
-    from grand3d.model import attach_lora
-
-    settings = config(folder)
-    model = attach_lora(tiny_model[0], settings.lora)
-    assert dry_run(settings)["parameters"]["adapter"] == sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-def test_launch_files_are_read_by_accelerate():
-    from accelerate.commands.config.config_args import load_config_from_file
-
-    files = sorted((ROOT / "launch").glob("*.yaml"))
-    assert {file.stem for file in files} >= {"one", "zero2", "zero2_cpu", "nodes"}
-    for file in files:
-        loaded = load_config_from_file(str(file))
-        if file.stem != "one":
-            assert loaded.distributed_type == "DEEPSPEED"
-        assert f"launch/{file.name}" in file.read_text()
+def test_read_state_other_wording_of_prompts_raises(tmp_path):
+    checkpoints.save_checkpoint(fake(), tmp_path, 1, STATE | {"wording": "aa"}, keep=1)
+    folder = tmp_path / "checkpoints" / "step_1"
+    assert checkpoints.read_state(folder, STATE | {"wording": "aa"}) == 1
+    with pytest.raises(GrandError, match=r"wording of prompts changed \(hash bb, was aa\)"):
+        checkpoints.read_state(folder, STATE | {"wording": "bb"})
