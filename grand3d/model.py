@@ -46,7 +46,7 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
     Raises:
         GrandError: If the base cannot be found or is no causal language model.
     """
-    transformers = import_extra("transformers", "train")
+    transformers = _transformers()
     transformers.utils.logging.disable_progress_bar()
     if attention == "flash" and (not torch.cuda.is_available() or importlib.util.find_spec("flash_attn") is None):
         raise GrandError(
@@ -67,9 +67,17 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
     return model.eval(), tokenizer
 
 
+def _transformers() -> Any:
+    """The package, its progress bars off where nobody sees them move."""
+    transformers = import_extra("transformers", "train")
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a base (see ``load_base``)."""
-    transformers = import_extra("transformers", "train")
+    transformers = _transformers()
     place = _smollm2_tokenizer() if name in ("smollm2", "tiny") else name
     try:
         return transformers.AutoTokenizer.from_pretrained(place)
@@ -121,7 +129,7 @@ def smollm2_folder() -> Path:
     """
 
     def build(folder: Path) -> None:
-        transformers = import_extra("transformers", "train")
+        transformers = _transformers()
         whole = transformers.GgufConfig(dequantize=True)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32, quantization_config=whole
@@ -136,7 +144,7 @@ def smollm2_folder() -> Path:
 
 def _smollm2_tokenizer() -> Path:
     def build(folder: Path) -> None:
-        transformers = import_extra("transformers", "train")
+        transformers = _transformers()
         transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
 
     gguf, version = _smollm2_gguf()
@@ -180,7 +188,7 @@ def _cached(name: str, build: Callable[[Path], None]) -> Path:
 
 def _tiny(num_tokens: int) -> Any:
     """A random 4-layer Llama, the same at every call."""
-    transformers = import_extra("transformers", "train")
+    transformers = _transformers()
     shape = transformers.LlamaConfig(
         vocab_size=num_tokens,
         hidden_size=64,
