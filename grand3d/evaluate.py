@@ -235,7 +235,10 @@ def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
 
 def _cut_last_line(path: Path) -> None:
     with open(path, "rb+") as file:
-        whole = file.read().rfind(b"\n") + 1
+        raw = file.read()
+        whole = raw.rfind(b"\n") + 1
+        if not raw.startswith(b"{") or (not whole and b"\r" in raw):  # packed, or other line ends: not ours to cut
+            raise GrandError(f"{path}: does not begin with a line of JSON; left as it is. Unpack it or name another file")
         file.truncate(whole)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -269,3 +270,19 @@ def test_score_synth_baselines_are_over_the_scored_samples() -> None:
     for missing, counts in (("skip", (1, 2)), ("wrong", (2, 2))):
         rows = {row["name"]: row["n"] for row in evaluate.score("synth", ASKED, some, missing)["baselines"]}
         assert (rows["object_reference: best box"], rows["existence: look-up"]) == counts
+
+
+def test_resume_of_a_packed_replies_file_leaves_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    packed = gzip.compress(b'{"sample_id": "a"}\n' * 9, mtime=0) + b"\nrest"
+    path.write_bytes(packed)
+    with pytest.raises(GrandError, match="left as it is"):
+        evaluate._cut_last_line(path)
+    assert path.read_bytes() == packed
+
+
+def test_resume_of_a_half_written_first_line_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    path.write_bytes(b'{"sample_id": "a", "sc')
+    evaluate._cut_last_line(path)
+    assert path.read_bytes() == b""
