@@ -1,25 +1,107 @@
-"""Checkpoints of a run: written beside and renamed, so that an interrupted save leaves the previous one whole.
+"""The folder of a run: one training at a time writes to it, and it goes on from whole checkpoints only.
 
 A checkpoint holds what a run needs to go on bit for bit: adapter, optimizer (with ZeRO: one shard a process), random states
-of every process, the step, and the configuration and data it belongs to. The frozen base is not in it.
+of every process, and ``state.json``: the step, the configuration and data it belongs to, and size and hash of every other
+file. The frozen base is not in it. It is written beside and renamed, so an interrupted save leaves the previous one whole.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import re
 import shutil
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+from accelerate.utils import load as load_pickle
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from grand3d.config import flat
+from grand3d.config import Config, flat, load_config, to_dict
 from grand3d.errors import GrandError
-from grand3d.files import read_json, write_json
+from grand3d.files import field, read_json, write_json
+from grand3d.journal import writing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FREE = ("train.log_every", "train.eval_every", "train.save_every", "train.keep_checkpoints", "train.tracker", "data.heldout")
 """Settings that may differ on resume: they do not change what is learnt."""
+LEFTOVERS = ("checkpoints/.step_*.part", ".adapter.*", ".log.jsonl.*", ".config.yaml.*", ".*.rejected.js*")
+"""What a training that was killed while it wrote leaves in its folder."""
+
+
+def refuse_foreign(run: Path) -> None:
+    """Refuse a folder whose ``config.yaml`` is no run's: a run would write its own over it.
+
+    Raises:
+        GrandError: If there is such a file, and neither a checkpoint or an adapter, nor a log beside a readable configuration.
+    """
+    file = run / "config.yaml"
+    if not file.exists() or list_checkpoints(run) or (run / "adapter" / "grand3d.json").exists():
+        return
+    if any(
+        (run / name).exists() for name in ("log.jsonl", "log.old.jsonl")
+    ):  # of a run that left no checkpoint; or another program's, which has other settings
+        with contextlib.suppress(GrandError):
+            load_config(file)
+            return
+    raise GrandError(
+        f"{file}: not of a run of this program (no log.jsonl, checkpoint or adapter of one beside it), and a run would write its "
+        "own settings over it; give another folder with --out, or move the file away"
+    )
+
+
+@contextlib.contextmanager
+def only_trainer(run: Path, main: bool) -> Iterator[None]:
+    """Keep a second training out of a run folder. The system lets go of the lock when the process ends, however it ends.
+
+    Args:
+        main: False for the other processes of the same run.
+
+    Raises:
+        GrandError: If another training has the folder, or it cannot be written.
+    """
+    if not main or fcntl is None:
+        yield
+        return
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        handle = os.open(run / ".grand3d.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise GrandError(f"{run}: cannot be written ({error.strerror or error})") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    except BlockingIOError:
+        holder = os.pread(handle, 200, 0).decode(errors="replace").strip()
+        os.close(handle)
+        who = f" ({holder})" if holder else ""
+        raise GrandError(
+            f"{run}: another training{who} is writing to this folder; wait for its end, or give another folder with --out"
+        ) from None
+    except OSError:  # a network file system without locks, or a full disk; a single training is still fine
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(run: Path) -> list[str]:
+    """Remove what a training that was killed while it wrote left half done; gives the names."""
+    found = sorted(path for pattern in LEFTOVERS for path in run.glob(pattern))
+    for path in found:
+        _remove(path)
+    return [path.name for path in found]
 
 
 def keep_adapter_only(accelerator: Any) -> None:
@@ -46,31 +128,72 @@ def keep_adapter_only(accelerator: Any) -> None:
 
 
 def save_checkpoint(accelerator: Any, run: Path, step: int, state: dict[str, Any], keep: int) -> Path:
-    """Write ``checkpoints/step_N``; all processes call it, the main one renames it and removes the oldest."""
+    """Write ``checkpoints/step_N``; all processes call it, the main one renames it and removes the oldest.
+
+    Raises:
+        GrandError: If it cannot be written, as on a full disk; what was written of it is removed, and older ones stay.
+    """
     folder = run / "checkpoints" / f"step_{step}"
     beside = folder.with_name(f".step_{step}.part")
-    if accelerator.is_main_process:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-    accelerator.wait_for_everyone()
-    accelerator.save_state(str(beside), **({"exclude_frozen_parameters": True} if _deepspeed(accelerator) else {}))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
-        write_json(beside / "state.json", {"step": step, **state})
-        shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
+    main = accelerator.is_main_process
+    try:
+        with writing(folder):
+            if main:
+                shutil.rmtree(beside, ignore_errors=True)
+                beside.mkdir(parents=True)
+            accelerator.wait_for_everyone()
+            accelerator.save_state(str(beside), **({"exclude_frozen_parameters": True} if _deepspeed(accelerator) else {}))
+            accelerator.wait_for_everyone()
+            if main:
+                write_json(beside / "state.json", {"step": step, **state, "files": _manifest(beside)})
+                shutil.rmtree(folder, ignore_errors=True)
+                beside.rename(folder)
+    except GrandError as error:
+        older = list_checkpoints(run)
+        hint = f"--resume latest goes on from {older[-1].name}" if older else "there is no older checkpoint to go on from"
+        raise GrandError(f"{error}; {hint}") from None
+    finally:
+        if main:
+            shutil.rmtree(beside, ignore_errors=True)
+    if main:
         for old in list_checkpoints(run)[:-keep]:
-            shutil.rmtree(old)
+            _remove(old)
     accelerator.wait_for_everyone()
     return folder
 
 
+def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size and hash of every file of a checkpoint, once it has reached the disk."""
+    marks = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        marks[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": digest}
+    return marks
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint or a leftover; cut short, it leaves what ``remove_leftovers`` finds, and no half checkpoint."""
+    try:
+        if path.is_file():
+            path.unlink()
+            return
+        if not path.name.startswith("."):
+            beside = path.with_name(f".{path.name}.part")
+            shutil.rmtree(beside, ignore_errors=True)
+            path = path.rename(beside)
+        shutil.rmtree(path)
+    except OSError as error:
+        raise GrandError(f"{path}: cannot be removed ({error.strerror or error})") from None
+
+
 def list_checkpoints(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, oldest first."""
+    """The checkpoints of a run, oldest first."""
     found = [
         (int(match[1]), path)
         for path in (run / "checkpoints").glob("step_*")
-        if (match := re.fullmatch(r"step_(\d+)", path.name))
+        if (match := re.fullmatch(r"step_(\d+)", path.name)) and path.is_dir()
     ]
     return [path for _, path in sorted(found)]
 
@@ -97,7 +220,7 @@ def find_checkpoint(run: Path, resume: str | None) -> Path | None:
             raise GrandError(f"{run}: already holds a run; pass --resume latest to go on with it, or give another folder")
         return None
     folder = Path(resume)
-    if not (folder / "state.json").exists():
+    if not (folder / "state.json").exists() and folder.resolve() not in [path.resolve() for path in found]:
         raise GrandError(
             f"{folder}: not a checkpoint (no state.json); expected a folder such as {run / 'checkpoints' / 'step_100'}"
         )
@@ -113,7 +236,7 @@ def remove_later(run: Path, step: int) -> list[str]:
     """
     later = [path for path in list_checkpoints(run) if int(path.name.removeprefix("step_")) > step]
     for path in later:
-        shutil.rmtree(path)
+        _remove(path)
     return [path.name for path in later]
 
 
@@ -121,14 +244,18 @@ def read_state(folder: Path, state: dict[str, Any]) -> int:
     """The step of a checkpoint, after checking that it belongs to this very run.
 
     Raises:
-        GrandError: Naming every setting that differs.
+        GrandError: Naming every setting that differs, or the fault of a damaged ``state.json``.
     """
-    saved = read_json(folder / "state.json")
+    try:
+        saved = _state(folder)
+    except GrandError as error:
+        raise _damaged(folder, str(error)) from None
     faults = []
-    old, new = flat(saved["config"]), flat(state["config"])
+    old, new, default = flat(saved["config"]), flat(state["config"]), flat(to_dict(Config()))
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key) and not key.startswith(FREE):
-            faults.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
+        was = old.get(key, default.get(key))  # a setting that came after the checkpoint was what it is by default
+        if was != new.get(key) and not key.startswith(FREE):
+            faults.append(f"{key} is {new.get(key)!r}, was {was!r}")
     if saved["data"] != state["data"]:
         faults.append(f"the training data changed (fingerprint {state['data']}, was {saved['data']})")
     if saved.get("wording", state.get("wording")) != state.get("wording"):
@@ -144,9 +271,90 @@ def read_state(folder: Path, state: dict[str, Any]) -> int:
     return saved["step"]
 
 
+def refuse_damaged(folder: Path) -> None:
+    """Refuse a checkpoint of which a file is missing or is not what was written.
+
+    Raises:
+        GrandError: Naming the file, and the next older whole checkpoint.
+    """
+    if fault := find_damage(folder):
+        raise _damaged(folder, fault)
+
+
+def find_damage(folder: Path) -> str:
+    """The first fault of a checkpoint's files; empty for a whole one."""
+    try:
+        saved = _state(folder)
+        for name, mark in saved["files"].items():
+            path = folder / name
+            if not path.is_file():
+                return f"{path}: no such file"
+            if mark is None:
+                continue
+            if (size := path.stat().st_size) != mark["size"]:
+                return f"{path}: {size} bytes, {mark['size']} were written"
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != mark["sha256"]:
+                    return f"{path}: the bytes are not those that were written"
+    except OSError as error:
+        return f"{error.filename or folder}: cannot be read ({error.strerror or error})"
+    except GrandError as error:
+        return str(error)
+    return ""
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    """``state.json``, checked. Without marks of its files, as older versions wrote it, those that must be there have None."""
+    file = folder / "state.json"
+    saved = read_json(file)
+    if not isinstance(saved, dict):
+        raise GrandError(f"{file}: expected a JSON object, found {type(saved).__name__}")
+    for name, kind in (("step", int), ("config", dict), ("data", str), ("num_processes", int)):
+        field(saved, name, kind, str(file))
+    random_states = [f"random_states_{number}.pkl" for number in range(saved["num_processes"])]
+    marks = field(saved, "files", dict, str(file), dict.fromkeys(random_states))
+    for name, mark in marks.items() if "files" in saved else ():
+        for key, kind in (("size", int), ("sha256", str)):
+            field(mark if isinstance(mark, dict) else {}, key, kind, f"{file}: {name}")
+    return saved | {"files": marks}
+
+
+def _damaged(folder: Path, fault: str) -> GrandError:
+    number = int(match[1]) if (match := re.fullmatch(r"step_(\d+)", folder.name)) else 0
+    others = list_checkpoints(folder.parent.parent) if folder.parent.name == "checkpoints" else []
+    older = [path for path in others if int(path.name.removeprefix("step_")) < number]
+    whole = next((path for path in reversed(older) if not find_damage(path)), None)
+    hint = "there is no older whole checkpoint, so start a new run in another folder"
+    if whole is not None:
+        hint = f"go on from the next older whole one: --resume {whole}"
+    return GrandError(f"{fault}. The checkpoint {folder.name} is damaged (a full disk, a copy that was cut off?); {hint}")
+
+
 def load_checkpoint(accelerator: Any, folder: Path) -> None:
-    """Restore adapter, optimizer and random states on every process."""
-    accelerator.load_state(str(folder), **({"load_module_strict": False} if _deepspeed(accelerator) else {}))
+    """Restore adapter, optimizer and random states on every process.
+
+    Raises:
+        GrandError: If a part of it cannot be restored.
+    """
+    try:
+        accelerator.load_state(str(folder), **({"load_module_strict": False} if _deepspeed(accelerator) else {}))
+        same = _restored(load_pickle(folder / f"random_states_{accelerator.process_index}.pkl"))
+    except Exception as error:  # pickle, zip, safetensors, torch and DeepSpeed each have their own
+        raise _damaged(folder, f"{folder}: cannot be loaded ({type(error).__name__}: {str(error).split(chr(10))[0]})") from None
+    if not same:  # accelerate passes over random states that it cannot restore
+        raise GrandError(
+            f"{folder}: its random states could not be restored, so the run would not go on as it was; "
+            "are other devices visible, or is another version of torch installed, than when it was saved?"
+        )
+
+
+def _restored(saved: dict[str, Any]) -> bool:
+    """Whether the random states of torch are now those of a checkpoint."""
+    same = torch.equal(saved["torch_manual_seed"], torch.get_rng_state())
+    if same and torch.cuda.is_available():
+        states, device = saved.get("torch_cuda_manual_seed", []), torch.cuda.current_device()
+        return device < len(states) and torch.equal(states[device].cpu(), torch.cuda.get_rng_state().cpu())
+    return same
 
 
 def _deepspeed(accelerator: Any) -> bool:

@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,9 @@ from grand3d.scene import Scene, scene_to_dict
 from grand3d.serial import SceneText, fit_scene
 from grand3d.synth import make_scene
 from grand3d.tokens import Encoded, encode
+
+NUM_PROBED = 1000
+"""Groups looked at for one that can be learnt from, before a run begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
                 "is for evaluation; to learn from it, write samples whose target_ids are ids of scenes.jsonl, without truth.jsonl"
             )
         if not data.samples:
-            raise GrandError(f"{source.path}: holds no sample to learn from")
+            left_out = _named(rejects.counts() if rejects is not None else {})
+            raise GrandError(f"{source.path}: holds no sample to learn from{left_out}")
         for sample in data.samples:
             scenes[index, sample.scene_id] = data.scenes[sample.scene_id]
             questions.setdefault((index, sample.scene_id), []).append(sample)
@@ -155,6 +160,31 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
         weights = ", ".join(f"{source.path}: {source.weight}" for source in config.data.train)
         raise GrandError(f"data.train: an epoch takes {mean:.3g} samples, none for most; raise the weights ({weights})")
     return Stream(group, size, sum(len(rows) for _, rows in epoch(0)), _hash("".join(prints).encode()))
+
+
+def refuse_useless(stream: Stream, tokenizer: Any, prompt: PromptConfig, rejects: Rejects) -> None:
+    """Refuse data of which nothing can be learnt: a run over them would go through all its steps with a loss of 0.
+
+    Args:
+        rejects: Rows left out so far; not added to.
+
+    Raises:
+        GrandError: If nothing of the first groups can be used, with counts by cause; without skipping, for a first bad sample.
+    """
+    tally, num = Tally(Rejects(rejects.skip_bad)), min(stream.num_groups, NUM_PROBED)
+    for number in range(num):
+        if encode_group(tokenizer, *stream.group(number), prompt, tally):
+            return
+    counts = Counter(rejects.counts()) + Counter(tally.rejects.counts())
+    first = "".join(f"; the first: {row['where']}: {row['reason']}" for row in tally.rejects.rows[:1])
+    raise GrandError(
+        f"the training data hold nothing to learn from: no sample of the first {num} of {stream.num_groups} groups can be used"
+        f"{_named(dict(counts.most_common()))}{first}"
+    )
+
+
+def _named(counts: dict[str, int]) -> str:
+    return "; left out: " + ", ".join(f"{count} x {cause}" for cause, count in counts.items()) if counts else ""
 
 
 def _part(count: int, share: float, rng: random.Random) -> int:

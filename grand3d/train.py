@@ -26,10 +26,10 @@ from grand3d import checkpoint as checkpoints
 from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.journal import Journal
+from grand3d.journal import Journal, RejectLog, rejected_counts, writing
 from grand3d.model import attach_lora, load_base, save_adapter, wording
 from grand3d.pack import Pack, make_pack, pack_loss
-from grand3d.stream import Stream, Tally, encode_group, open_stream
+from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
 from grand3d.tokens import Encoded
 
 Evaluate = Callable[[Any, Any], dict[str, Any]]
@@ -50,19 +50,34 @@ def train(
             the same run, checkpoints of later steps are removed. A finished run is left as it is.
         evaluate: Gives held-out figures; called at the start, every ``eval_every`` steps and at the end, on the main process,
             with the model in evaluation mode. It cannot change the course of the run.
-        skip_bad: Leave out samples that cannot be learnt from; they are counted and written to ``data.rejected.jsonl``.
+        skip_bad: Leave out samples that cannot be learnt from; they are counted, and written to ``data.rejected.jsonl`` as they
+            come (with several processes also to ``data.1.rejected.jsonl`` and so on).
 
     Returns:
         The folder of the finished adapter.
 
     Raises:
-        GrandError: For bad data or settings, a folder that holds another run, a loss that is not finite, or if the adapter
-            was not trained at all.
+        GrandError: For bad data or settings, a folder that holds another run or that another training writes to, a damaged
+            checkpoint or log, a full disk, a loss that is not finite, or if the adapter was not trained at all.
     """
     out = Path(out)
+    checkpoints.refuse_foreign(out)
     _keep_freed_memory()
     accelerator, num_micro = _accelerator(config, out)
-    tally = Tally(Rejects(skip_bad))
+    with checkpoints.only_trainer(out, accelerator.is_main_process):
+        return _train(config, out, resume, evaluate, skip_bad, accelerator, num_micro)
+
+
+def _train(
+    config: Config,
+    out: Path,
+    resume: str | None,
+    evaluate: Evaluate | None,
+    skip_bad: bool,
+    accelerator: Accelerator,
+    num_micro: int,
+) -> Path:
+    tally = Tally(RejectLog(skip_bad))
     stream = open_stream(config, tally.rejects if accelerator.is_main_process else Rejects(skip_bad))
     state = {"config": to_dict(config), "data": stream.fingerprint, "num_processes": accelerator.num_processes}
     state["wording"] = wording(config.prompt)
@@ -73,6 +88,8 @@ def train(
     if start == config.train.num_steps and (out / "adapter" / "grand3d.json").exists():
         _say(accelerator, f"{out}: the run is finished, all {start} steps; nothing was done")
         return out / "adapter"
+    if folder is not None and accelerator.is_main_process:
+        checkpoints.refuse_damaged(folder)
     accelerator.wait_for_everyone()
 
     set_seed(config.train.seed)  # the adapter's start is the same on every process
@@ -83,12 +100,19 @@ def train(
         raise GrandError(
             f"prompt.max_tokens is {config.prompt.max_tokens}, the context of {config.model.base!r} is {context} tokens"
         )
+    refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
     model, optimizer = accelerator.prepare(model, optimizer)
     model.train()  # a base is loaded for evaluation, where dropout and gradient checkpointing are off
-    journal = Journal(out, config, accelerator, start)  # not before: a start that fails leaves the folder as it was
+    # what is in the folder is left as it was until here, where a start does not fail any more
+    leftovers = checkpoints.remove_leftovers(out) if accelerator.is_main_process else []
+    journal = Journal(out, config, accelerator, start)
+    if leftovers:
+        journal.say(f"removed what a killed run left half written: {', '.join(leftovers)}")
+    accelerator.wait_for_everyone()
+    tally.rejects.keep(out / ("data.rejected.jsonl" if journal.main else f"data.{accelerator.process_index}.rejected.jsonl"))
     checkpoints.keep_adapter_only(accelerator)
     set_seed(config.train.seed, device_specific=True)  # dropout is not
     if folder is not None:
@@ -146,10 +170,10 @@ def train(
         if last or _due(step, config.train.save_every):
             checkpoints.save_checkpoint(accelerator, out, step, state, config.train.keep_checkpoints)
     if accelerator.is_main_process:
-        save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
+        with writing(out / "adapter"):
+            save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
     accelerator.wait_for_everyone()
-    tally.rejects.save(out / ("data" if accelerator.is_main_process else f"data.{accelerator.process_index}"))
-    journal.close(tally.num_dropped, tally.num_empty, tally.rejects.counts())
+    journal.close(tally.num_dropped, tally.num_empty, rejected_counts(out) if journal.main else {})
     return out / "adapter"
 
 
