@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from grand3d import markup
 from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
-from grand3d.errors import GrandError
-from grand3d.files import read_text, shown
+from grand3d.errors import GrandError, place, shown
+from grand3d.files import decode, read_text
 from grand3d.prompts import Turn, chat_dialogue, reference_question
 from grand3d.scene import Object, Scene, load_scenes
 from grand3d.serial import SceneText, fit_scene
@@ -140,19 +140,19 @@ class Conversation:
 
     def _fit(self) -> SceneText:
         """The scene text, with so many proposals left out that a question still fits."""
+        from grand3d.tokens import counter, scene_budget
 
-        def count(words: str) -> int:
-            return len(self.tokenizer.encode(words, add_special_tokens=False))
-
+        count = counter(self.tokenizer)
         self.scene_text = fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k)
-        tokens = count(self.scene_text.text)
-        around = len(self._encode((), "")) - tokens
-        room = self.limit - around - MIN_QUESTION
-        if tokens <= room:
+        prompt_tokens, limit = len(self._encode((), "")), self.limit - MIN_QUESTION
+        if prompt_tokens <= limit:
             return self.scene_text
+        budget = scene_budget(count, self.scene_text.text, prompt_tokens, limit)
         try:
-            return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, max(room, 1), count)
+            return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, budget, count)
         except GrandError:
+            tokens = count(self.scene_text.text)
+            around = prompt_tokens - tokens
             raise GrandError(
                 f"scene {self.scene.scene_id!r} does not fit the context: {tokens} tokens of scene, {around} of instructions, "
                 f"{MIN_QUESTION} for a question and {self.max_new_tokens} for a reply; {self.limit + self.max_new_tokens} fit"
@@ -177,36 +177,34 @@ def resolve(text: str, scene: Scene, scene_text: SceneText) -> tuple[Mention, ..
     )
 
 
-def open_scenes(place: str) -> tuple[dict[str, Scene], str]:
+def open_scenes(name: str) -> tuple[dict[str, Scene], str]:
     """The scenes a name stands for, and the id of the one meant.
 
     Args:
-        place: ``demo``; a scenes file (JSON lines), a graph file (JSON), or a data folder; each with ``:SCENE_ID`` behind it,
+        name: ``demo``; a scenes file (JSON lines), a graph file (JSON), or a data folder; each with ``:SCENE_ID`` behind it,
             or without for the first scene.
 
     Raises:
         GrandError: If there is no such file or scene, with names that are near.
     """
-    if place == "demo":
+    if name == "demo":
         return load_scenes(DEMO), "demo"
-    path, wanted = Path(place), None
-    if not path.exists() and ":" in place:
-        head, _, wanted = place.rpartition(":")
+    path, wanted = Path(name), None
+    if not os.path.exists(path) and ":" in name:
+        head, _, wanted = name.rpartition(":")
         path = Path(head)
-    if path.is_dir():
+    if os.path.isdir(path):
         path = path / "scenes.jsonl"
-    if not path.exists():
-        around = [str(item) for item in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise GrandError(
-            f"no scene {place!r}: expected 'demo', a scenes.jsonl, a graph .json, or a data folder, each also as PLACE:SCENE_ID"
-            + nearest(place, ["demo", *around])
-        )
+    if not os.path.exists(path):
+        around = [str(item) for item in path.parent.glob("*")] if os.path.isdir(path.parent) else []
+        expected = "'demo', a scenes.jsonl, a graph .json, or a data folder, each also as PLACE:SCENE_ID"
+        raise GrandError(f"no scene {shown(name)}: expected {expected}{nearest(name, ['demo', *around])}")
     scenes = load_scenes(path) if _is_jsonl(path) else read_graphs(path, "graph")
     if not scenes:
-        raise GrandError(f"{path}: holds no scene")
+        raise GrandError(f"{place(path)}: holds no scene")
     wanted = next(iter(scenes)) if wanted is None else wanted
     if wanted not in scenes:
-        raise GrandError(f"{path}: {unknown_scene(wanted, scenes)}")
+        raise GrandError(f"{place(path)}: {unknown_scene(wanted, scenes)}")
     return scenes, wanted
 
 
@@ -227,7 +225,7 @@ def _is_jsonl(path: Path) -> bool:
     """Whether the first line is one scene; a graph file is one JSON document of scenes."""
     first = next((line for line in read_text(path).split("\n") if line.strip()), "")
     try:
-        row = json.loads(first)
-    except ValueError:
+        row = decode(first)
+    except GrandError:
         return path.suffix == ".jsonl"
     return isinstance(row, dict) and ("scene_id" in row or path.suffix == ".jsonl")

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from grand3d import repl
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
+from grand3d.checks import SCORED, check_data, check_scenes, listing, own_replies, unscorable
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
-from grand3d.errors import GrandError, import_extra
+from grand3d.errors import GrandError, import_extra, place
 from grand3d.files import Rejects
 from grand3d.prompts import dialogue
 from grand3d.report import render
-from grand3d.sample import Data, load_data, load_replies, save_data
-from grand3d.scene import Scene, load_scenes
+from grand3d.sample import TASKS, Data, load_data, load_replies, save_data
+from grand3d.scene import Scene
 from grand3d.serial import fit_scene
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 def synth(options: argparse.Namespace) -> None:
     from grand3d.synth import make_data
 
-    data = make_data(options.scenes, options.seed, options.questions)
-    save_data(options.out, data)
-    _say(f"{options.out}: {_size(data)}")
+    _write_data(options.out, make_data(options.scenes, options.seed, options.questions), options.force)
 
 
 def convert(options: argparse.Namespace) -> None:
@@ -60,12 +59,16 @@ def convert(options: argparse.Namespace) -> None:
             default = None if needed else parameter.default
             sub.add_argument(f"--{name}", required=needed, default=default, metavar="FILE", help=module.INPUTS[name])
     sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
+    sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))
-    out, rejects = inputs.pop("out"), Rejects(inputs.pop("skip_bad"))
-    data = module.convert(**inputs, rejects=rejects)
-    save_data(out, data)
-    _say(f"{out}: {_size(data)}")
+    out, force, rejects = inputs.pop("out"), inputs.pop("force"), Rejects(inputs.pop("skip_bad"))
+    _write_data(out, module.convert(**inputs, rejects=rejects), force)
     _save_rejects(rejects, out)
+
+
+def _write_data(out: str, data: Data, force: bool) -> None:
+    written = save_data(out, data, force)
+    _say(f"{out}: {_size(data)}" + ("" if written else ", there already"))
 
 
 def check(options: argparse.Namespace) -> int:
@@ -73,15 +76,14 @@ def check(options: argparse.Namespace) -> int:
     if path.suffix in (".yaml", ".yml"):
         print(dump_yaml(load_config(path, options.overrides)), end="")
         return 0
-    if path.is_dir():
-        print(_size(load_data(path, rejects)))
+    if os.path.isdir(path):
+        print(_size(check_data(path, rejects)))
     elif path.suffix == ".jsonl":
-        print(f"{len(load_scenes(path, rejects))} scenes")
+        print(f"{len(check_scenes(path, rejects))} scenes")
     else:
-        raise GrandError(f"{path}: expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
-    for row in rejects.rows:
-        print(f"{row['where']}: {row['reason']}")
-    _count_rejects(rejects)
+        raise GrandError(f"{place(path)}: expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
+    if rejects.rows:
+        print(listing(rejects, options.all))
     return 2 if rejects.rows else 0
 
 
@@ -164,11 +166,12 @@ def score(options: argparse.Namespace) -> None:
             raise GrandError(f"--labels belongs to score scanrefer; the benchmark here is {options.bench!r}")
         extra["labels"] = importlib.import_module(BENCHMARKS["scanrefer"]).read_labels(options.labels)
     rejects = Rejects(options.skip_bad)
-    data = load_data(options.data, rejects)
+    data = load_data(options.data, rejects, unscorable(SCORED.get(options.bench, TASKS)))
     if options.bench == "pope":  # which also reads the result files of the public script
         replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
     else:
         replies = load_replies(options.replies, rejects)
+    replies = own_replies(options.replies, data, replies, rejects)
     report = evaluate.score(options.bench, data, replies, options.missing, **extra)
     if rejects.rows:
         report["counts"]["rejected_rows"] = len(rejects.rows)

@@ -1,9 +1,20 @@
-"""The one exception users see, and the word on a missing optional package."""
+"""The one exception users see, how its messages show things, and the word on a missing optional package."""
 
 from __future__ import annotations
 
+import errno
 import importlib
+from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+_REASONS = {
+    errno.ENOENT: "no such file",
+    errno.EISDIR: "is a folder, a file was expected",
+    errno.EEXIST: "a part of the path is a file, where a folder is expected",
+    errno.ENOTDIR: "a part of the path is a file, where a folder is expected",
+    errno.ENAMETOOLONG: "the name is too long for this file system",
+}
 
 
 class GrandError(ValueError):
@@ -18,6 +29,32 @@ class GrandError(ValueError):
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(message)
         self.cause = cause
+
+
+def place(path: str | Path) -> str:
+    """A path as a message shows it: what would not print is escaped, and of a very long one the middle is left out."""
+    text = str(path)
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}"
+
+
+def unusable(path: str | Path, error: OSError | ValueError, what: str) -> GrandError:
+    """What to raise when the system refuses a path; ``what`` is what cannot be done, such as ``written``."""
+    if isinstance(error, OSError) and error.errno in _REASONS:
+        reason = _REASONS[error.errno]
+        return GrandError(f"{place(path)}: {reason}" if what == "read" else f"{place(path)}: cannot be {what} ({reason})")
+    if not isinstance(error, OSError):  # what open() says of a NUL
+        return GrandError(f"{place(path)}: cannot be {what}: the name holds a NUL character")
+    return GrandError(f"{place(path)}: cannot be {what} ({error.strerror or error})")
+
+
+def shown(value: Any) -> str:
+    """A value as an error message quotes it: its Python form, at most 80 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits has no text, nor has endless nesting
+        text = f"a {type(value).__name__} too long to show"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def import_extra(module: str, extra: str) -> ModuleType:

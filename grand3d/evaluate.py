@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
-from grand3d.errors import GrandError, import_extra
-from grand3d.files import Rejects, read_json, shown, write_json
+from grand3d.errors import GrandError, import_extra, place, shown, unusable
+from grand3d.files import Rejects, read_json, write_json
 from grand3d.sample import Data, Reply, Sample, load_replies, reply_to_dict, sample_to_dict
 from grand3d.scene import scene_to_dict
 
@@ -99,6 +100,8 @@ def predict(
     from grand3d.generate import GREEDY, ask
 
     out = Path(out)
+    if os.path.isdir(out):  # said before the model is loaded
+        raise GrandError(f"{place(out)}: is a folder, expected the name of a replies file")
     model, tokenizer, prompt = load_model(adapter, dtype)
     sampling = sampling or GREEDY
     about = {
@@ -113,14 +116,13 @@ def predict(
     wanted = _first(data.samples, num_scenes, num_samples)
     num_new = num_unfinished = 0
     dropped: dict[str, int] = {}
-    with _only_writer(out) as file:
+    with _only_writer(out) as write:
         done = _resume(out, about, data)
         samples = [sample for sample in wanted if sample.sample_id not in done]
         progress = _progress(len(wanted), len(wanted) - len(samples))
         try:
             for reply in ask(model, tokenizer, prompt, data, samples, max_new_tokens, batch_size, sampling, rejects):
-                file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
-                file.flush()
+                write(reply)
                 progress(1)
                 num_new += 1
                 num_unfinished += not reply.finished
@@ -131,15 +133,29 @@ def predict(
 
 
 @contextlib.contextmanager
-def _only_writer(out: Path) -> Iterator[IO[str]]:
-    """The replies file, open to append to, and closed to a second run meanwhile."""
+def _only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
+    """Puts replies at the end of the file, each at once, while a second run is kept out of it."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with open(out, "a", encoding="utf-8", newline="\n") as file:
-            _lock(file, out)
-            yield file
-    except OSError as error:
-        raise GrandError(f"{out}: cannot be written ({error.strerror or error})") from None
+        file = open(out, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
+    except (OSError, ValueError) as error:
+        raise unusable(out, error, "written") from None
+
+    def write(reply: Reply) -> None:
+        try:
+            file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
+            file.flush()
+        except OSError as error:
+            raise unusable(out, error, "written") from None
+
+    try:
+        _lock(file, out)
+        yield write
+    finally:
+        try:
+            file.close()
+        except OSError as error:
+            raise unusable(out, error, "written") from None
 
 
 def _lock(file: IO[str], out: Path) -> None:
@@ -216,6 +232,11 @@ def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
         if not note.exists():
             raise GrandError(f"{out}: holds something, and no {note.name} beside it says what wrote it; give another file")
         before = read_json(note)
+        if not isinstance(before, dict):
+            raise GrandError(
+                f"{place(note)}: holds {shown(before)}, expected the JSON object that predict writes beside its replies; "
+                "give another replies file"
+            )
         changed = [
             f"{key} was {shown(before.get(key))}, is {shown(value)}"
             for key, value in about.items()

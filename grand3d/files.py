@@ -6,6 +6,8 @@ Rules for what is written: whole files appear at once (write beside, then rename
 
 from __future__ import annotations
 
+import codecs
+import errno
 import gzip
 import json
 import math
@@ -16,50 +18,85 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, place, shown, unusable
 
 T = TypeVar("T")
 
+MAX_DEPTH = 100
+"""Lists and objects inside each other that JSON may have here; Python itself gives up somewhere near 1,000."""
+
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[Any]:
     """The bytes of a file, decompressed where its first two bytes say gzip; system errors become GrandError."""
     try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            yield gzip.GzipFile(fileobj=file) if zipped else file  # type: ignore[misc]
-    except FileNotFoundError:
-        raise GrandError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise GrandError(f"{path}: is a folder, a file was expected") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise GrandError(f"{path}: cannot be read ({error}); is it cut off or damaged?") from None
+        file = open(path, "rb")  # noqa: SIM115
+    except (OSError, ValueError) as error:
+        raise unusable(path, error, "read") from None
+    with file:
+        try:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            opened = gzip.GzipFile(fileobj=file) if packed else file
+            wide = _wide_encoding(opened.peek(4)[:4])
+            if wide:
+                reason = f"the file is {wide}, expected UTF-8; save it as UTF-8, or: iconv -f {wide} -t UTF-8 OLD > NEW"
+                raise GrandError(f"{place(path)}: {reason}", "not UTF-8")
+            yield opened
+        except (OSError, EOFError, zlib.error) as error:
+            raise GrandError(f"{place(path)}: cannot be read ({error}); is it cut off or damaged?") from None
+
+
+def _wide_encoding(head: bytes) -> str:
+    """UTF-16 or UTF-32 where the first bytes of a file say so: a byte-order mark, or every other byte NUL; else nothing."""
+    if head in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+        return "UTF-32"
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "UTF-16"
+    zero = [byte == 0 for byte in head]
+    return {(False, True, False, True): "UTF-16LE", (True, False, True, False): "UTF-16BE"}.get(tuple(zero), "")
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What a file holds, decompressed where it is gzip; GrandError where it cannot be read or is UTF-16."""
+    with _opened(Path(path)) as file:
+        return file.read()
 
 
 def read_text(path: str | Path) -> str:
     """The text of a UTF-8 file; a BOM is dropped, gzip is recognised by its first bytes.
 
     Raises:
-        GrandError: If the file is missing, is a folder, or is not UTF-8.
+        GrandError: If the file is missing, is a folder, is not UTF-8, or holds a NUL character.
     """
-    path = Path(path)
-    with _opened(path) as file:
-        raw = file.read()
+    raw = read_bytes(path)
     try:
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GrandError(f"{path}: byte {error.start} is not UTF-8; was the file written in another encoding?") from None
+        reason = f"byte {error.start} is not UTF-8; was the file written in another encoding?"
+        raise GrandError(f"{place(path)}: {reason}", "not UTF-8") from None
+    try:
+        _refuse_nul(text)
+    except GrandError as error:
+        raise GrandError(f"{place(path)}: {error}", error.cause) from None
+    return text
 
 
-def _decode(text: str) -> Any:
+def _refuse_nul(text: str) -> None:
+    position = text.find("\0")
+    if position >= 0:
+        line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+        reason = "is the file damaged, or not text at all?"
+        raise GrandError(f"a NUL character at line {line}, column {column}; {reason}", "NUL character")
+
+
+def decode(text: str) -> Any:
     """JSON to values.
 
     Raises:
         GrandError: Also for what Python's reader lets through or trips over: a key twice in one object (one value would
-            be lost), half a surrogate pair (not text), numbers of thousands of digits, very deep nesting.
+            be lost), half a surrogate pair (not text), NUL characters, numbers of thousands of digits, very deep nesting.
     """
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -69,14 +106,17 @@ def _decode(text: str) -> Any:
             raise GrandError(f"key {shown(twice)} occurs twice in one JSON object; one of the values would be lost", "key twice")
         return row
 
+    _refuse_nul(text)
     try:
         value = json.loads(text, object_pairs_hook=pairs)
+        if text.count("[") + text.count("{") > MAX_DEPTH:
+            _refuse_depth(value)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise GrandError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", "not JSON") from error
     except RecursionError:
-        raise GrandError("not JSON: nested too deeply", "not JSON") from None
+        raise _too_deep() from None
     except UnicodeEncodeError:
         raise GrandError("a text holds half a surrogate pair (\\ud...), which is no character", "not text") from None
     except GrandError:
@@ -84,6 +124,20 @@ def _decode(text: str) -> Any:
     except ValueError as error:
         raise GrandError(f"not JSON: {error}", "not JSON") from None
     return value
+
+
+def _refuse_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = [item for item in level if isinstance(item, list | dict)]
+        if not inner:
+            return
+        level = [child for item in inner for child in (item.values() if isinstance(item, dict) else item)]
+    raise _too_deep()
+
+
+def _too_deep() -> GrandError:
+    return GrandError(f"nested too deeply: more than {MAX_DEPTH} lists and objects inside each other", "nested too deeply")
 
 
 def read_json(path: str | Path) -> Any:
@@ -94,14 +148,14 @@ def read_json(path: str | Path) -> Any:
     """
     text = read_text(path)
     try:
-        return _decode(text)
+        return decode(text)
     except GrandError as error:
         hint = ""
         if not text.strip():
             hint = "; the file is empty"
         elif "Extra data" in str(error) and len(text.split("\n", 2)) > 1:
             hint = "; it looks like JSON lines, where one JSON document is expected"
-        raise GrandError(f"{path}: {error}{hint}", error.cause) from None
+        raise GrandError(f"{place(path)}: {error}{hint}", error.cause) from None
 
 
 class Rejects:
@@ -116,7 +170,14 @@ class Rejects:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, where: str, reason: str, row: Any = None, cause: str = "") -> None:
-        """Refuse one row; ``where`` names the file and the line or key, ``cause`` is what such rows are counted by."""
+        """Refuse one row.
+
+        Args:
+            where: The file and the line or key.
+            row: The row, whole: its values where it is JSON, else its text.
+            cause: What such rows are counted by; by default the reason up to its first colon.
+        """
+        reason = reason.removeprefix(f"{where}: ")
         cause = cause or reason.split(":")[0]
         if not self.skip_bad:
             raise GrandError(f"{where}: {reason}", cause)
@@ -131,8 +192,17 @@ class Rejects:
         if not self.rows:
             return None
         path = Path(f"{str(beside).rstrip('/')}.rejected.jsonl")
-        write_jsonl(path, self.rows)
+        write_jsonl(path, map(_as_json, self.rows))
         return path
+
+
+def _as_json(reject: dict[str, Any]) -> dict[str, Any]:
+    """A rejected row that other JSON readers take too: with NaN or infinity in it, it is kept as its text."""
+    try:
+        json.dumps(reject["row"], allow_nan=False)
+    except ValueError:
+        return reject | {"row": json.dumps(reject["row"], ensure_ascii=False)}
+    return reject
 
 
 def read_jsonl(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | None = None) -> Iterator[T]:
@@ -146,30 +216,39 @@ def read_jsonl(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | N
     Raises:
         GrandError: ``path:line: reason`` unless ``rejects`` skips bad lines; always for a file that is one JSON document.
     """
+    return (value for _, value in read_numbered(path, parse, rejects))
+
+
+def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | None = None) -> Iterator[tuple[str, T]]:
+    """What :func:`read_jsonl` gives, each value with its place, ``path:line``."""
     path = Path(path)
     rejects = rejects if rejects is not None else Rejects()
+    first = True
     with _opened(path) as file:
         for number, raw in enumerate(file, 1):
-            where = f"{path}:{number}"
+            where = f"{place(path)}:{number}"
             try:
                 line = raw.decode("utf-8").strip("\r\n\t \ufeff")
             except UnicodeDecodeError as error:
                 reason = f"byte {error.start + 1} of the line is not UTF-8; was the file written in another encoding?"
-                rejects.add(where, reason, repr(raw[:2000]), "not UTF-8")
+                rejects.add(where, reason, repr(raw), "not UTF-8")  # its Python form: text could not hold these bytes
                 continue
             if not line:
                 continue
-            if number == 1 and line in ("[", "{"):
+            if first and line in ("[", "{"):
                 raise GrandError(f"{where}: the file looks like one JSON document, where JSON lines are expected", "not JSON")
+            first = False
+            row: Any = line
             try:
-                value = parse(_decode(line))
+                row = decode(line)
+                value = parse(row)
             except GrandError as error:
                 reason = str(error)
                 if error.cause == "not JSON":
                     reason += "; two objects on one line?" if "Extra data" in reason else "; is the line cut off?"
-                rejects.add(where, reason, line[:2000], error.cause)
+                rejects.add(where, reason, row, error.cause)
                 continue
-            yield value
+            yield where, value
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -181,16 +260,21 @@ def write_text(path: str | Path, text: str) -> None:
     path = Path(path)
     beside = ""
     try:
+        if os.path.isdir(path):  # else only the renaming would find out
+            raise IsADirectoryError(errno.EISDIR, "")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:20]}.")  # a name as long as may be stays one
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(beside, 0o644)
         os.replace(beside, path)
-    except OSError as error:
-        raise GrandError(f"{path}: cannot be written ({error.strerror or error})") from None
+    except UnicodeEncodeError:
+        reason = "it would hold half a surrogate pair, which is no character; does it name a file whose name is not UTF-8?"
+        raise GrandError(f"{place(path)}: cannot be written: {reason}") from None
+    except (OSError, ValueError) as error:
+        raise unusable(path, error, "written") from None
     finally:
         if beside:
             Path(beside).unlink(missing_ok=True)
@@ -201,24 +285,20 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
+def json_lines(rows: Iterable[Any]) -> str:
+    """Rows as the text of a JSON-lines file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
 def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
     """Write JSON lines at once; returns the number of rows."""
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    write_text(path, "".join(line + "\n" for line in lines))
-    return len(lines)
+    text = json_lines(rows)
+    write_text(path, text)
+    return text.count("\n")
 
 
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a JSON object"}
 _REQUIRED = object()
-
-
-def shown(value: Any) -> str:
-    """A value as an error message quotes it: its Python form, at most 80 characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number of thousands of digits has no text
-        text = f"a {type(value).__name__} too long to show"
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def is_number(value: Any) -> bool:

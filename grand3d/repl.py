@@ -48,8 +48,10 @@ def run(session: Session) -> int:
         The exit code: 0, or 2 where piped input held a question that could not be answered.
 
     Raises:
-        GrandError: If the model cannot be loaded or the first scene does not fit it.
+        GrandError: If the input is closed, the model cannot be loaded or the first scene does not fit it.
     """
+    if sys.stdin is None:  # closed by the shell (<&-)
+        raise GrandError("standard input is closed; chat reads its questions from it")
     session.terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not session.terminal and hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")
@@ -72,7 +74,7 @@ def run(session: Session) -> int:
 def _lines(session: Session) -> Iterator[str]:
     """Lines of the terminal, with editing where prompt_toolkit is installed; or of a pipe."""
     if not session.terminal:
-        while line := sys.stdin.readline():
+        while line := _piped_line():
             yield line
         return
     read = _prompt()
@@ -84,6 +86,13 @@ def _lines(session: Session) -> Iterator[str]:
             return
         except KeyboardInterrupt:
             _print("Ctrl-D leaves")
+
+
+def _piped_line() -> str:
+    try:
+        return sys.stdin.readline()
+    except OSError as error:  # a folder, or open for writing only
+        raise GrandError(f"standard input cannot be read ({error.strerror or error}); chat reads its questions from it") from None
 
 
 def _prompt() -> Callable[[str], str]:
@@ -128,8 +137,15 @@ def _scene(session: Session, rest: str) -> bool:
     elif rest not in session.scenes:
         _say(session, unknown_scene(rest, session.scenes))
     else:
+        before = session.scene_id, session.conversation
         session.scene_id, session.conversation = rest, None
-        _say(session, f"scene {rest}: {len(session.scenes[rest].objects)} objects")
+        try:
+            _talk(session)
+        except GrandError as error:  # such as a scene too large for the context
+            session.scene_id, session.conversation = before
+            _fail(session, f"/scene {rest}", f"{error}; the scene is still {session.scene_id}")
+        else:
+            _say(session, f"scene {rest}: {len(session.scenes[rest].objects)} objects")
     return True
 
 
@@ -203,11 +219,7 @@ def _ask(session: Session, line: str, ask: Callable[[Conversation, Any], Answer]
         _print("\ncancelled" if streamed else "cancelled")
         return
     except GrandError as error:
-        session.failed = True
-        if session.as_json:
-            print(json.dumps({"question": line, "error": str(error)}), flush=True)
-        else:
-            _note(f"error: {error}")
+        _fail(session, line, str(error))
         return
     if streamed:
         print()
@@ -279,6 +291,14 @@ def _object_line(item: Object) -> str:
     long, wide, high = item.extent
     size = f"{long:.2f} x {wide:.2f} x {high:.2f} m"
     return f"  [{item.object_id}] {item.category}: centre {x:.2f}, {y:.2f}, {z:.2f}, size {size}"
+
+
+def _fail(session: Session, line: str, error: str) -> None:
+    session.failed = True
+    if session.as_json:
+        print(json.dumps({"question": line, "error": error}), flush=True)
+    else:
+        _note(f"error: {error}")
 
 
 def _note(text: str) -> None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grand3d.errors import GrandError
-from grand3d.files import Rejects, field, numbers, read_jsonl, refuse_unknown, shown, texts, write_jsonl
-from grand3d.scene import Scene, load_scenes, save_scenes
+from grand3d.errors import GrandError, place, unusable
+from grand3d.files import (
+    Rejects,
+    field,
+    json_lines,
+    numbers,
+    read_bytes,
+    read_jsonl,
+    read_numbered,
+    refuse_unknown,
+    shown,
+    texts,
+    write_jsonl,
+    write_text,
+)
+from grand3d.scene import Scene, load_scenes, rejected_scenes, scene_to_dict
 
 TASKS = (
     "object_reference",  # expression -> object(s)
@@ -124,6 +138,11 @@ def load_samples(path: str | Path, rejects: Rejects | None = None) -> list[Sampl
     Raises:
         GrandError: Naming file and line; also for a sample_id that occurs twice.
     """
+    return [sample for _, sample in _numbered_samples(path, rejects)]
+
+
+def _numbered_samples(path: str | Path, rejects: Rejects | None) -> Iterator[tuple[str, Sample]]:
+    """Samples with the file and line of each."""
     seen: set[str] = set()
 
     def new_sample(row: Any) -> Sample:
@@ -133,7 +152,7 @@ def load_samples(path: str | Path, rejects: Rejects | None = None) -> list[Sampl
         seen.add(sample.sample_id)
         return sample
 
-    return list(read_jsonl(path, new_sample, rejects))
+    return read_numbered(path, new_sample, rejects)
 
 
 def save_samples(path: str | Path, samples: Iterable[Sample]) -> int:
@@ -212,45 +231,104 @@ class Data:
     truth: Mapping[str, Scene] | None = None
 
 
-def load_data(folder: str | Path, rejects: Rejects | None = None) -> Data:
+Inspect = Callable[[Sample, Scene, Scene | None], Iterable[tuple[str, str]]]
+"""(sample, scene, its true objects) -> faults, each with its cause and what a message says."""
+
+FILES = ("scenes.jsonl", "samples.jsonl", "truth.jsonl")
+
+
+def load_data(folder: str | Path, rejects: Rejects | None = None, inspect: Inspect | None = None) -> Data:
     """Read a data folder and check that samples, scenes and targets fit together.
 
+    Args:
+        inspect: What else may be wrong with a sample.
+
     Raises:
-        GrandError: If a file is missing or broken, a sample names an unknown scene, or a target is not in its scene.
-            With ``rejects`` such rows are left out and collected instead.
+        GrandError: If a file is missing or broken, a sample names an unknown scene, or a target is not in its scene, or for
+            what ``inspect`` finds. With ``rejects`` such rows are left out and collected instead.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise GrandError(f"{folder}: no such data folder; a data folder holds scenes.jsonl and samples.jsonl")
+    if not os.path.isdir(folder):
+        what = "is a file, no data folder" if os.path.exists(folder) else "no such data folder"
+        raise GrandError(f"{place(folder)}: {what}; a data folder holds scenes.jsonl and samples.jsonl")
     rejects = rejects if rejects is not None else Rejects()
-    scenes = load_scenes(folder / "scenes.jsonl", rejects)
-    truth = load_scenes(folder / "truth.jsonl", rejects) if (folder / "truth.jsonl").exists() else None
+    scenes, lost = _scenes(folder / "scenes.jsonl", rejects)
+    truth = None
+    if (folder / "truth.jsonl").exists():
+        truth, lost_truth = _scenes(folder / "truth.jsonl", rejects)
+        lost |= lost_truth
     answers = scenes if truth is None else truth
     ids = {scene_id: set(scene.object_ids) for scene_id, scene in answers.items()}
     samples = []
-    for sample in load_samples(folder / "samples.jsonl", rejects):
-        where = f"{folder / 'samples.jsonl'}: sample {sample.sample_id!r}"
-        if sample.scene_id not in scenes:
-            reason = f"unknown scene: {shown(sample.scene_id)} is not in scenes.jsonl"
-            rejects.add(where, reason, sample_to_dict(sample), "unknown scene")
-            continue
-        known = ids.get(sample.scene_id, set())
-        absent = [i for i in sample.target_ids if i not in known]
-        if absent:
+    for where, sample in _numbered_samples(folder / "samples.jsonl", rejects):
+        faults: list[tuple[str, str]] = []
+        absent = [i for i in sample.target_ids if i not in ids.get(sample.scene_id, ())]
+        if sample.scene_id in lost:
+            faults.append(("its scene was rejected", f"scene {shown(sample.scene_id)} was rejected"))
+        elif sample.scene_id not in scenes:
+            faults.append(("unknown scene", f"unknown scene: {shown(sample.scene_id)} is not in scenes.jsonl"))
+        elif absent:
             space = answers[sample.scene_id].id_space if sample.scene_id in answers else "absent"
-            reason = f"unknown target: {absent[:3]} not among the {len(known)} {space} ids of scene {sample.scene_id!r}"
-            rejects.add(where, reason, sample_to_dict(sample), "unknown target")
-            continue
-        samples.append(sample)
+            known = f"the {len(ids.get(sample.scene_id, ()))} {space} ids of scene {shown(sample.scene_id)}"
+            faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
+        if inspect is not None and sample.scene_id in scenes and sample.scene_id not in lost:
+            faults += inspect(sample, scenes[sample.scene_id], truth.get(sample.scene_id) if truth is not None else None)
+        for cause, text in faults:
+            rejects.add(where, f"sample {shown(sample.sample_id)}: {text}", sample_to_dict(sample), cause)
+        if not faults:
+            samples.append(sample)
     return Data(scenes, tuple(samples), truth)
 
 
-def save_data(folder: str | Path, data: Data) -> None:
-    """Write a data folder; a ``truth.jsonl`` of earlier data goes when these have none."""
+def _scenes(path: Path, rejects: Rejects) -> tuple[dict[str, Scene], set[str]]:
+    """The scenes of a file, and the ids of those that it holds but that were rejected."""
+    before = len(rejects.rows)
+    scenes = load_scenes(path, rejects)
+    return scenes, rejected_scenes(rejects.rows[before:]) - scenes.keys()
+
+
+def save_data(folder: str | Path, data: Data, force: bool = True) -> bool:
+    """Write a data folder; a ``truth.jsonl`` of earlier data goes when these have none.
+
+    Args:
+        force: False leaves a folder alone that holds anything but (a part of) these very data.
+
+    Returns:
+        Whether something was written: False if all was there already.
+
+    Raises:
+        GrandError: If the folder cannot be written, or without ``force`` holds something else.
+    """
     folder = Path(folder)
-    save_scenes(folder / "scenes.jsonl", data.scenes.values())
-    save_samples(folder / "samples.jsonl", data.samples)
+    content = {
+        "scenes.jsonl": json_lines(map(scene_to_dict, data.scenes.values())),
+        "samples.jsonl": json_lines(map(sample_to_dict, data.samples)),
+    }
     if data.truth is not None:
-        save_scenes(folder / "truth.jsonl", data.truth.values())
-    else:
+        content["truth.jsonl"] = json_lines(map(scene_to_dict, data.truth.values()))
+    there = set() if force else _same_files(folder, content)
+    for name, text in content.items():
+        if name not in there:
+            write_text(folder / name, text)
+    if data.truth is None and force:
         (folder / "truth.jsonl").unlink(missing_ok=True)
+    return there != content.keys()
+
+
+def _same_files(folder: Path, content: Mapping[str, str]) -> set[str]:
+    """The files of a data folder that hold these texts already.
+
+    Raises:
+        GrandError: If one of its files holds another text, or the folder holds other files only.
+    """
+    try:
+        names = os.listdir(folder) if os.path.lexists(folder) else []
+    except OSError as error:
+        raise unusable(folder, error, "written") from None
+    there = [name for name in FILES if name in names]
+    other = [name for name in there if name not in content or read_bytes(folder / name) != content[name].encode()]
+    if other or (names and not there):
+        seen = ", ".join(sorted(other or names)[:3])
+        reason = f"holds something else ({seen}); name another folder, or write there all the same with --force"
+        raise GrandError(f"{place(folder)}: {reason}")
+    return set(there)

@@ -6,6 +6,7 @@ Frame: metres, z up, axis-aligned, right-handed. See docs/conventions.md.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +20,8 @@ Triple = tuple[float, float, float]
 FRAMES = ("axis_aligned", "raw")
 UPS = ("z", "y")
 UNITS = ("m", "cm", "mm")
+
+_SCENE_ID = re.compile(r'"scene_id"\s*:\s*"([^"\\]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +287,17 @@ def load_scenes(path: str | Path, rejects: Rejects | None = None) -> dict[str, S
     for scene in read_jsonl(path, new_scene, rejects):
         scenes[scene.scene_id] = scene
     return scenes
+
+
+def rejected_scenes(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Ids of scenes among the rows that :class:`grand3d.files.Rejects` holds; also of lines that are cut off behind the id."""
+    found = set()
+    for row in (reject["row"] for reject in rows):
+        if isinstance(row, dict):
+            found.add(row.get("scene_id"))
+        elif isinstance(row, str) and (match := _SCENE_ID.search(row)):
+            found.add(match[1])
+    return {scene_id for scene_id in found if isinstance(scene_id, str)}
 
 
 def save_scenes(path: str | Path, scenes: Iterable[Scene]) -> int:

@@ -119,6 +119,21 @@ def encode(tokenizer: Any, dialogue: Dialogue) -> Encoded:
     return Encoded(ids[:cut], ids[cut:], mask[cut:])
 
 
+CUT_SLACK = 4
+"""Tokens left free where a scene text was cut: words may split otherwise there."""
+
+
+def counter(tokenizer: Any) -> Callable[[str], int]:
+    """Counts the tokens of a text, as ``serial.fit_scene`` wants it."""
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def scene_budget(count: Callable[[str], int], scene_text: str, prompt_tokens: int, limit: int) -> int:
+    """Tokens a scene text may have so that the prompt around it, ``prompt_tokens`` with ``scene_text``, has at most ``limit``."""
+    beside = prompt_tokens - count(scene_text)
+    return max(1, limit - beside - CUT_SLACK)
+
+
 def stop_ids(tokenizer: Any) -> set[int]:
     """Ids that end a reply: the tokenizer's end token and the special token with which its template closes an answer."""
     return set(_kept(tokenizer, ("stops",), lambda: _stop_ids(tokenizer)))

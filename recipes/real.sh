@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The shipped adapter and its untrained base on real scans: ScanRefer (detector's proposals, and true boxes) and 3D-POPE,
 # then docs/results.md (for the shipped one). Needs the files that docs/results.md names; GRAND3D_REAL says where they lie.
-# Usage:  recipes/real.sh [ADAPTER]        (default: the shipped one; an interrupted run goes on where it stopped)
+# Usage:  recipes/real.sh [ADAPTER]        (default: the shipped one; an interrupted run goes on where it stopped: convert leaves
+# data that are there already untouched, and refuses a folder that holds other data; remove it then, with its replies)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"

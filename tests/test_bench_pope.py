@@ -241,6 +241,38 @@ def test_read_replies_takes_our_own_file_and_refuses_any_other(tmp_path: Path) -
         pope.read_replies(path, QUESTIONS)
 
 
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [("\n \n", ""), ("\ufeff\n", ""), ('{"sample_id": "cut off', "not JSON"), ("junk\n", "not JSON"), ("[]\n", "wrong type")],
+)
+def test_read_replies_knows_our_own_file_by_any_of_its_lines(tmp_path: Path, before: str, cause: str) -> None:
+    path = tmp_path / "replies.jsonl"
+    own = {"more": 1, "sample_id": QUESTIONS.samples[0].sample_id, "scene_id": "a", "text": "yes"}
+    path.write_text(before + ("\n" if cause else "") + json.dumps(own) + "\n")
+    rejects = Rejects(skip_bad=True)
+    assert [reply.text for reply in pope.read_replies(path, QUESTIONS, rejects)] == ["yes"]
+    assert rejects.counts() == ({cause: 1} if cause else {})
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff", " \r\n\n"])
+def test_read_replies_of_an_empty_file_gives_none_and_missing_ones_are_wrong(tmp_path: Path, text: str) -> None:
+    (tmp_path / "replies.jsonl").write_text(text)
+    replies = pope.read_replies(tmp_path / "replies.jsonl", QUESTIONS)
+    assert replies == []
+    report = pope.score(QUESTIONS, replies, missing="wrong")
+    assert report["counts"]["missing"] == len(QUESTIONS.samples) == report["counts"]["n"]
+    assert {row["accuracy"] for row in report["rows"]} == {0}
+    with pytest.raises(GrandError, match="samples have no reply"):
+        pope.score(QUESTIONS, replies)
+
+
+def test_read_replies_of_a_result_file_that_is_cut_off_is_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "leo.json"
+    path.write_text(json.dumps(_results("yes", "no"), indent=1)[:-3])
+    with pytest.raises(GrandError, match=r"leo\.json: not JSON: .* at line"):
+        pope.read_replies(path, QUESTIONS, Rejects(skip_bad=True))
+
+
 def test_score_pope_baselines_are_over_the_scored_samples() -> None:
     report = pope.score(QUESTIONS, _answers("yes", "no", "yes"), missing="skip")
     rows = {row["name"]: (row["template"], row["n"], row["recall"]) for row in report["baselines"]}

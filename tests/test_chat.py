@@ -205,6 +205,17 @@ def test_open_scenes_of_an_unknown_name_says_what_is_near(tmp_path: Path, toy_sc
         open_scenes(name.format(tmp=tmp_path))
 
 
+def test_open_scenes_of_deep_nesting_or_an_impossible_name_is_one_message(tmp_path: Path) -> None:
+    for name in ("deep.json", "deep.jsonl"):
+        (tmp_path / name).write_text("[" * 100_000)
+        with pytest.raises(GrandError, match="nested too deeply"):
+            open_scenes(str(tmp_path / name))
+    for place in ("x" * 5000, f"{tmp_path}/{'x' * 300}:a", "a\0b", f"{'x' * 300}/y"):
+        with pytest.raises(GrandError, match="no scene ") as caught:
+            open_scenes(place)
+        assert len(str(caught.value)) < 250
+
+
 # --- the loop
 
 
@@ -214,7 +225,7 @@ def talk(
 ) -> Callable[..., tuple[str, str]]:
     """Feed lines through a pipe; gives stdout and stderr."""
 
-    def run(lines: str, code: int = 0, **options: Any) -> tuple[str, str]:
+    def run(lines: str, code: int = 0, begin: Any = begin, **options: Any) -> tuple[str, str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
         scenes = {"toy_room": toy_scene, "toy_room_2": replace(toy_scene, scene_id="toy_room_2", objects=toy_scene.objects[:3])}
         assert repl.run(repl.Session(scenes, "toy_room", begin, **options)) == code
@@ -289,6 +300,27 @@ def test_run_changes_the_scene_and_leaves_its_history(talk: Any, script: Script)
     assert "* toy_room  10 objects\n  toy_room_2  3 objects" in out and "scene toy_room_2: 3 objects" in out
     assert "bookshelf" in script.prompts[0] and "bookshelf" not in script.prompts[1] and "one?" not in script.prompts[1]
     assert out.endswith("> two?\nYes\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("first", ["", "one?\n"])
+def test_run_keeps_the_scene_when_another_one_is_too_large(
+    talk: Any, script: Script, begin: Any, toy_scene: Scene, as_json: bool, first: str
+) -> None:
+    def begin_small(scene: Scene) -> Conversation:
+        return begin(scene, max_tokens=4096 if len(scene.objects) == 10 else 130)
+
+    lines = f"{first}/scene toy_room_2\ntwo?\n/history 1\n"
+    out, err = talk(lines, code=2, begin=begin_small, as_json=as_json)
+    words = "scene 'toy_room_2' does not fit the context"
+    if as_json:
+        row = json.loads(out.splitlines()[-2])
+        assert row["question"] == "/scene toy_room_2" and row["error"].startswith(words)
+        assert json.loads(out.splitlines()[-1])["scene_id"] == "toy_room"
+    else:
+        assert f"error: {words}" in err and "the scene is still toy_room" in err
+        assert out.endswith("> two?\nYes\n" * 2)
+    assert "bookshelf" in script.prompts[-1]
 
 
 def test_run_shows_the_last_turns(talk: Any, script: Script) -> None:

@@ -352,3 +352,24 @@ def test_convert_of_a_file_that_is_no_list_says_so(tmp_path: Path, scan: dict[st
         scanrefer.convert(descriptions=wrong, truth=scan["truth"])
     with pytest.raises(GrandError, match="one JSON object of scenes"):
         grand3d.convert(graphs=_write(tmp_path / "list.json", []))
+
+
+def test_rows_of_a_rejected_scene_are_counted_by_that_and_the_scene_is_kept_whole(tmp_path: Path) -> None:
+    broken = {"obj_0": _box("desk") | {"extent": [1, -1, 1]}}
+    graph = _write(tmp_path / "g.json", {"a": {"obj_0": _box("desk")}, "b": broken})
+    talk = [{"from": "human", "value": "Is there a desk?"}, {"from": "gpt", "value": "Yes"}]
+    talks = _write(tmp_path / "c.json", [{"id": i, "scene_id": i, "conversations": talk} for i in ("a", "b", "c")])
+    asked = {"conversations": talk[:1], "ground_truth_answer": "yes", "question_type": "random", "template": "t"}
+    asked_file = _write(tmp_path / "q.json", [asked | {"id": i, "scene_id": i} for i in ("a", "b", "c")])
+    described = [{"scene_id": i, "object_id": "4", "description": "the desk"} for i in ("a", "b", "c")]
+    described_file = _write(tmp_path / "d.json", described)
+    for convert in (
+        lambda rejects: grand3d.convert(graphs=graph, conversations=talks, rejects=rejects),
+        lambda rejects: pope.convert(questions=asked_file, proposals=graph, rejects=rejects),
+        lambda rejects: scanrefer.convert(descriptions=described_file, truth=graph, rejects=rejects),
+    ):
+        rejects = Rejects(skip_bad=True)
+        assert [sample.scene_id for sample in convert(rejects).samples] == ["a"]
+        other = "unknown target" if convert(Rejects(skip_bad=True)).samples[0].task == "object_reference" else "unknown scene"
+        assert rejects.counts() == {"negative side": 1, "its scene was rejected": 1, other: 1}
+        assert [row["row"] for row in rejects.rows if row["cause"] == "negative side"] == [{"b": broken}]

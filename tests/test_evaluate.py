@@ -105,6 +105,45 @@ def test_predict_into_a_file_of_unknown_origin_is_refused_and_kept(rooms: Data, 
     assert (tmp_path / "r.jsonl").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("note", ["[]", "3", "null", '"x"', "", "{", "[" * 5000])
+def test_predict_beside_a_note_that_says_nothing_is_refused(rooms: Data, tiny_predict: Any, tmp_path: Path, note: str) -> None:
+    out = tmp_path / "r.jsonl"
+    tiny_predict(rooms, out, num_samples=1)
+    before = out.read_text()
+    Path(f"{out}.run.json").write_text(note)
+    with pytest.raises(GrandError, match=r"r\.jsonl\.run\.json: "):
+        tiny_predict(rooms, out)
+    assert out.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("folder", "is a folder, expected the name of a replies file"),
+        ("file/r.jsonl", "a part of the path is a file, where a folder is expected"),
+        ("x" * 300, "the name is too long for this file system"),
+        ("a\0b", "the name holds a NUL character"),
+    ],
+)
+def test_predict_into_an_impossible_place_is_one_message(
+    rooms: Data, tiny_predict: Any, tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GrandError, match=reason):
+        tiny_predict(rooms, tmp_path / name)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_predict_onto_a_full_disk_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").symlink_to("/dev/full")
+    with (
+        pytest.raises(GrandError, match=r"r\.jsonl: cannot be written \(No space left on device\)"),
+        evaluate._only_writer(tmp_path / "r.jsonl") as write,
+    ):
+        write(Reply("a", "s", "Yes"))
+
+
 def test_predict_of_a_part_can_be_completed(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     assert tiny_predict(rooms, out, num_scenes=2, num_samples=8).num_new == 8
@@ -138,7 +177,7 @@ def test_encode_questions_too_long_is_refused_without_skip(rooms: Data, tiny_bas
 
     scene = next(iter(rooms.scenes.values()))
     sample = Sample("s1", scene.scene_id, "question", "word " * 5000)
-    with pytest.raises(GrandError, match=r"sample 's1': too long for the context: 50\d\d tokens of question"):
+    with pytest.raises(GrandError, match=r"^sample 's1': too long for the context: 50\d\d tokens of question"):
         encode_questions(tiny_base[1], scene, [sample], PromptConfig(), 3840)
 
 
@@ -252,6 +291,7 @@ def test_predict_of_a_sample_that_cannot_be_asked_is_counted_by_its_cause(rooms:
     rejects = Rejects(skip_bad=True)
     done = tiny_predict(replace(rooms, samples=(rooms.samples[0], lost)), tmp_path / "r.jsonl", rejects=rejects)
     assert done.num_new == 1 and rejects.counts() == {"target not in the prompt": 1}
+    assert (rejects.rows[0]["where"], rejects.rows[0]["reason"][:11]) == ("sample 'lost'", "the targets")  # named once
 
 
 def test_predict_into_a_file_that_another_run_writes_is_refused(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def test_readers_raise_only_grand_errors_on_any_bytes(tmp_path_factory: pytest.T
             read(path)
         except GrandError as error:
             assert str(path) in str(error)
-    _rows(path, Rejects(skip_bad=True)) if raw[:2] != b"\x1f\x8b" and raw.strip() not in (b"[", b"{") else None
+    if raw[:2] != b"\x1f\x8b" and raw.strip() not in (b"[", b"{") and not files._wide_encoding(raw[:4]):
+        _rows(path, Rejects(skip_bad=True))
 
 
 def test_read_text_drops_a_bom_and_unzips_by_content(tmp_path: Path) -> None:
@@ -58,10 +59,17 @@ def test_read_text_drops_a_bom_and_unzips_by_content(tmp_path: Path) -> None:
         (b"", "empty"),
         (b'{"a": 1}\n{"a": 2}\n', "JSON lines"),
         (b'{"a":\n oops}', "line 2, column 2"),
-        (b"\xff\xfe{\x00}\x00", "UTF-8"),
+        ("\ufeff{}".encode("utf-16-le"), "is UTF-16, expected UTF-8; save it as UTF-8, or: iconv -f UTF-16 -t UTF-8"),
+        ('{"a": 1}'.encode("utf-16-be"), "iconv -f UTF-16BE -t UTF-8"),
+        ('\ufeff{"a": 1}'.encode("utf-32-le"), "is UTF-32"),
+        (gzip.compress('{"a": 1}'.encode("utf-16-le")), "iconv -f UTF-16LE -t UTF-8"),
+        (b'{"a": "x\xff"}', "byte 8 is not UTF-8"),
+        (b'{"a":\n "b\x00"}', "a NUL character at line 2, column 4; is the file damaged"),
+        (b"[" * 101 + b"]" * 101, "nested too deeply: more than 100"),
+        (b'{"a": [' * 60 + b"]}" * 60, "nested too deeply: more than 100"),
         (b"\x1f\x8b\x08\x00broken", "cannot be read"),
         (gzip.compress(b'{"a": 1}' * 100, mtime=0)[:-12], "cannot be read"),
-        (b"[" * 200_000, "too deeply"),
+        (b"[" * 200_000, "nested too deeply"),
         (HUGE.encode(), "not JSON"),
         (b'{"a": 1, "a": 2}', "twice"),
         (b'"\\ud800"', "surrogate"),
@@ -100,7 +108,7 @@ def test_read_jsonl_skipping_keeps_the_good_lines_and_counts_the_bad_ones_by_cau
     path.write_bytes(b"\n".join(lines))
     rejects = Rejects(skip_bad=True)
     assert _rows(path, rejects) == [{"a": 1}, {"a": 5}]
-    assert rejects.counts() == {"not JSON": 4, "not UTF-8": 1, "key twice": 1}
+    assert rejects.counts() == {"not JSON": 3, "not UTF-8": 1, "NUL character": 1, "key twice": 1}
     assert [row["where"].rpartition(":")[2] for row in rejects.rows] == ["2", "3", "4", "5", "6", "8"]
     saved = rejects.save(tmp_path / "out")
     assert saved == tmp_path / "out.rejected.jsonl"
@@ -129,16 +137,88 @@ def test_rejects_without_rows_writes_no_file(tmp_path: Path) -> None:
 def test_write_text_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     files.write_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(GrandError, match="half a surrogate pair"):
         files.write_text(path, "\ud800")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_write_text_to_an_impossible_place_is_a_grand_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("file/a.txt", "a part of the path is a file, where a folder is expected"),
+        ("file/b/a.txt", "a part of the path is a file, where a folder is expected"),
+        ("folder", "is a folder, a file was expected"),
+        ("x" * 256, "the name is too long for this file system"),
+        ("x/" * 3000, "the name is too long for this file system"),
+        ("a\0b", "the name holds a NUL character"),
+    ],
+)
+def test_a_path_that_cannot_be_used_gets_one_short_message_from_writers_and_readers(
+    tmp_path: Path, name: str, reason: str
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(GrandError, match="cannot be written"):
-        files.write_text(tmp_path / "file" / "a.txt", "x")
+    (tmp_path / "folder").mkdir()
+    for write in (files.write_text, files.write_json, lambda path, value: files.write_jsonl(path, [value])):
+        with pytest.raises(GrandError) as caught:
+            write(tmp_path / name, "x")
+        assert "cannot be written" in str(caught.value) and reason in str(caught.value)
+        assert len(str(caught.value)) < 450 and str(caught.value).isprintable()
+    for read in (files.read_text, files.read_json, _rows):
+        with pytest.raises(GrandError) as caught:
+            read(tmp_path / name)
+        assert reason in str(caught.value) and len(str(caught.value)) < 450 and str(caught.value).isprintable()
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_write_text_takes_a_name_as_long_as_may_be(tmp_path: Path) -> None:
+    files.write_text(tmp_path / ("é" * 127), "x")
+    assert files.read_text(tmp_path / ("é" * 127)) == "x"
+
+
+def test_read_jsonl_of_deep_nesting_rejects_the_row_whole_and_goes_on(tmp_path: Path) -> None:
+    deep = ["[" * count + "]" * count for count in (100, 101, 900, 100_000)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(deep))
+    rejects = Rejects(skip_bad=True)
+    assert len(_rows(tmp_path / "rows.jsonl", rejects)) == 1 and rejects.counts() == {"nested too deeply": 3}
+    assert [row["row"] for row in rejects.rows] == deep[1:]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_read_jsonl_of_wide_encodings_is_refused_even_when_skipping(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "rows.jsonl").write_bytes('{"a": 1}\n{"a": 2}\n'.encode(encoding))
+    with pytest.raises(GrandError, match=r"the file is UTF-.*iconv -f UTF-") as caught:
+        _rows(tmp_path / "rows.jsonl", Rejects(skip_bad=True))
+    assert encoding[:6].upper() in str(caught.value)
+
+
+def test_rejected_rows_are_kept_whole_as_values_or_as_text(tmp_path: Path) -> None:
+    long = "x" * 5000
+
+    def parse(row: Any) -> Any:
+        raise GrandError("no", "no")
+
+    rows = [{"a": long}, [long], {"b": float("nan")}]
+    texts = ['{"cut off": "' + long, '{"twice": 1, "twice": 2}']
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes("\n".join([*map(json.dumps, rows), *texts]).encode() + b"\n" + b"\xff" * 3000)
+    rejects = Rejects(skip_bad=True)
+    assert list(files.read_jsonl(path, parse, rejects)) == []
+    rejects.add("elsewhere", "no reason", {"c": 1})
+    kept = [row["row"] for row in _rows(rejects.save(path))]
+    assert kept == [rows[0], rows[1], '{"b": NaN}', *texts, repr(b"\xff" * 3000), {"c": 1}]
+
+
+def test_rejects_say_a_place_once() -> None:
+    rejects = Rejects(skip_bad=True)
+    rejects.add("sample 'x'", "sample 'x': too long: 9 tokens", None)
+    assert (rejects.rows[0]["where"], rejects.rows[0]["reason"], rejects.counts()) == (
+        "sample 'x'",
+        "too long: 9 tokens",
+        {"too long": 1},
+    )
+    with pytest.raises(GrandError, match=r"^sample 'x': too long$"):
+        Rejects().add("sample 'x'", "sample 'x': too long")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +259,12 @@ def test_numbers_of_anything_but_three_finite_numbers_is_refused(value: Any) -> 
 
 
 def test_shown_of_a_long_or_unshowable_value_is_short() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert files.shown(deep) == "a list too long to show"
+    while deep:  # taken apart here, since Python would do it by recursion
+        deep = deep[0]
     assert len(files.shown("x" * 500)) == 80
     assert "int" in files.shown(int("9" * 4000) * 10**4000)
 

@@ -30,7 +30,7 @@ LAYERS = (
     "pack model stream",
     "train generate",
     "plan",
-    "evaluate report chat plan",
+    "evaluate report chat checks plan",
     "repl",
     "commands",
     "cli",

@@ -173,11 +173,58 @@ def test_load_data_skipping_counts_what_it_leaves_out(tmp_path: Path, toy_data: 
         load_data(tmp_path)
 
 
+@pytest.mark.parametrize("file", ["scenes.jsonl", "truth.jsonl"])
+@pytest.mark.parametrize("damage", [lambda row: row | {"up": "y"}, lambda row: json.dumps(row)[:-20]], ids=["bad", "cut off"])
+def test_load_data_counts_samples_of_a_rejected_scene_by_that(tmp_path: Path, toy_data: Data, file: str, damage: Any) -> None:
+    save_data(tmp_path, replace(toy_data, truth=toy_data.scenes))
+    bad = damage(json.loads((tmp_path / file).read_text()))
+    (tmp_path / file).write_text(bad if isinstance(bad, str) else json.dumps(bad))
+    rejects = Rejects(skip_bad=True)
+    assert load_data(tmp_path, rejects).samples == ()
+    assert rejects.counts()["its scene was rejected"] == len(toy_data.samples) == len(rejects.rows) - 1
+    assert rejects.rows[0]["row"] == bad
+    assert rejects.rows[-1]["where"] == f"{tmp_path}/samples.jsonl:4"
+
+
+def test_save_data_without_force_leaves_other_things_alone(tmp_path: Path, toy_data: Data) -> None:
+    folder, with_truth = tmp_path / "data", replace(toy_data, truth=toy_data.scenes)
+    assert save_data(folder, with_truth, force=False)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert not save_data(folder, with_truth, force=False)  # there already
+    assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    for other in (toy_data, replace(with_truth, samples=toy_data.samples[1:])):
+        with pytest.raises(GrandError, match=r"data: holds something else \((truth|samples)\.jsonl\); .* --force"):
+            save_data(folder, other, force=False)
+    assert load_data(folder) == with_truth
+    (folder / "samples.jsonl").unlink()  # what an interrupted run leaves is completed
+    assert save_data(folder, with_truth, force=False) and load_data(folder) == with_truth
+    assert save_data(folder, toy_data, force=True) and load_data(folder) == toy_data
+
+
+def test_save_data_without_force_takes_an_empty_folder_and_refuses_a_file_or_foreign_files(
+    tmp_path: Path, toy_data: Data
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert save_data(tmp_path / "empty", toy_data, force=False)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(GrandError, match=r"mine: holds something else \(thesis\.tex\)"):
+        save_data(tmp_path / "mine", toy_data, force=False)
+    with pytest.raises(GrandError, match="a part of the path is a file, where a folder is expected"):
+        save_data(tmp_path / "mine" / "thesis.tex", toy_data, force=False)
+
+
 def test_load_data_of_a_folder_that_is_none_says_what_a_data_folder_holds(tmp_path: Path) -> None:
     with pytest.raises(GrandError, match=r"scenes\.jsonl and samples\.jsonl"):
         load_data(tmp_path / "absent")
     with pytest.raises(GrandError, match="no such file"):
         load_data(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GrandError, match="file: is a file, no data folder"):
+        load_data(tmp_path / "file")
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(GrandError, match="no such data folder"):
+            load_data(tmp_path / name)
 
 
 def test_load_samples_with_an_id_twice_names_the_line(tmp_path: Path) -> None:

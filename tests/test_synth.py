@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
+from grand3d import boxes
 from grand3d import relations as rel
 from grand3d.sample import Data, Sample, load_data, save_data
 from grand3d.scene import Object, Scene, validate
 from grand3d.synth import detect, iter_data, make_data, make_room, make_samples
-from grand3d.synth.detect import MATCH_IOU, iou
+from grand3d.synth.detect import MATCH_IOU
 from grand3d.synth.exact import Exact, holds
 from grand3d.synth.presence import Presence
 from grand3d.synth.vocabulary import HYPERNYMS, KINDS, PLURALS, RELATED, SYNONYMS, plural
@@ -39,6 +40,10 @@ def test_make_room_many_seeds_valid_and_furnished() -> None:
     assert sum(n >= 4 for n in most) > 20, "rooms need look-alikes"
 
 
+def overlap(a: Object, b: Object) -> float:
+    return float(boxes.iou(boxes.objects_bounds([a]), boxes.objects_bounds([b]))[0, 0])
+
+
 def test_make_room_furniture_boxes_hardly_overlap() -> None:
     deep = total = 0
     for seed in range(40):
@@ -48,7 +53,7 @@ def test_make_room_furniture_boxes_hardly_overlap() -> None:
         for i, a in enumerate(solid):
             for b in solid[:i]:
                 total += 1
-                deep += iou(a, b) > 0.2
+                deep += overlap(a, b) > 0.2
     assert total > 50
     assert deep <= 0.02 * total
 
@@ -71,15 +76,20 @@ def test_detect_sorted_scored_and_noisy() -> None:
         for item in room.objects:
             if match[item.object_id] is not None:
                 found = proposals[match[item.object_id]]
-                assert iou(item, found) >= MATCH_IOU
+                assert overlap(item, found) >= MATCH_IOU
                 kept += 1
                 wrong += found.category != item.category
                 exact += found.extent == item.extent
-        boxes = Counter((o.centroid, o.extent) for o in proposals.objects)
-        pairs += sum(n - 1 for n in boxes.values())
+        same = Counter((o.centroid, o.extent) for o in proposals.objects)
+        pairs += sum(n - 1 for n in same.values())
     assert exact < 0.01 * kept
     assert 0.03 < wrong / kept < 0.3
     assert pairs > 25, "a detector repeats boxes under other labels"
+
+
+def test_detect_of_no_proposals_stands_for_nothing() -> None:
+    proposals, match = detect(make_room(1), 1, limit=0)
+    assert proposals.objects == () and set(match.values()) == {None}
 
 
 def test_detect_limit_best_scored_kept() -> None:

@@ -10,6 +10,7 @@ reach 100 there.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ from grand3d import markup
 from grand3d.bench.common import pair, percent, percents
 from grand3d.bench.nouns import forms, words
 from grand3d.errors import GrandError
-from grand3d.files import Rejects, field, read_json, read_text, shown
+from grand3d.files import Rejects, decode, field, read_bytes, read_json, shown
 from grand3d.metrics import binary_rates, bootstrap, confusion
 from grand3d.sample import Data, Reply, Sample, load_replies
 from grand3d.scene import Object
@@ -225,7 +226,7 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
     Raises:
         GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
     """
-    if '"sample_id"' in read_text(path).split("\n", 1)[0]:
+    if _are_lines(read_bytes(path).decode(errors="replace")):
         return load_replies(path, rejects)
     document = read_json(path)
     if isinstance(document, dict) and len(document) == 1:
@@ -251,3 +252,17 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
         for sample in data.samples
         if sample.task == TASK and (sample.scene_id, sample.text) in said
     ]
+
+
+def _are_lines(text: str) -> bool:
+    """Whether a replies file holds lines of our own: one of them does, or it is empty, as a run leaves it that was stopped at
+    once. Broken lines may stand before."""
+    for line in text.lstrip("\ufeff").split("\n"):
+        if re.match(r'\s*\{\s*"sample_id"', line):
+            return True
+        if '"sample_id"' in line:
+            with contextlib.suppress(GrandError):
+                row = decode(line)
+                if isinstance(row, dict) and "sample_id" in row:
+                    return True
+    return not text.strip("\ufeff\r\n\t ")

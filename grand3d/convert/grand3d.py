@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from grand3d import markup
-from grand3d.convert.graphs import object_id_of, read_graphs, rows_of
+from grand3d.convert.graphs import absent_scene, object_id_of, read_graphs, rejected_graphs, rows_of
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import TASKS, Data, Sample
@@ -42,11 +42,12 @@ def convert(
         raise GrandError(f"task is {shown(task)}, expected one of {', '.join(TASKS)}", "unknown task")
     rejects = rejects if rejects is not None else Rejects()
     scenes = read_graphs(graphs, "grand3d", rejects=rejects)
+    rejected = rejected_graphs(graphs, rejects)
     samples: dict[str, Sample] = {}
     if conversations is not None:
         for index, row in enumerate(rows_of(conversations, read_json(conversations))):
             try:
-                new = list(_samples(row, scenes, task))
+                new = list(_samples(row, scenes, rejected, task))
                 if any(sample.sample_id in samples for sample in new):
                     raise GrandError(f"id {shown(row['id'])} occurs twice", "id twice")
             except GrandError as error:
@@ -56,12 +57,12 @@ def convert(
     return Data(scenes, tuple(samples.values()))
 
 
-def _samples(row: Any, scenes: dict[str, Scene], task: str) -> Iterator[Sample]:
+def _samples(row: Any, scenes: dict[str, Scene], rejected: Collection[str], task: str) -> Iterator[Sample]:
     if not isinstance(row, dict):
         raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
     row_id, scene_id = field(row, "id", str, ""), field(row, "scene_id", str, "")
     if scene_id not in scenes:
-        raise GrandError(f"scene {shown(scene_id)} is not among the graphs", "unknown scene")
+        raise absent_scene(scene_id, rejected, "is not among the graphs")
     ids = set(scenes[scene_id].object_ids)
     for number, (question, answer) in enumerate(_pairs(field(row, "conversations", list, ""))):
         sample_id = row_id if number == 0 else f"{row_id}#{number}"

@@ -6,11 +6,11 @@ Metres, z up, axis-aligned. Keys are ``obj_0``, ``obj_1``, ... or names such as 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.scene import Scene, scene_from_dict
 
@@ -46,8 +46,20 @@ def read_graphs(path: str | Path, id_space: str, scored: bool = True, rejects: R
         try:
             scenes[scene_id] = _scene(scene_id, graph, id_space, scored)
         except GrandError as error:
-            rejects.add(str(path), str(error), None, error.cause)
+            rejects.add(place(path), str(error), {scene_id: graph}, error.cause)
     return scenes
+
+
+def rejected_graphs(path: str | Path, rejects: Rejects) -> set[str]:
+    """Ids of the scenes of a graph file that were rejected."""
+    return {scene_id for reject in rejects.rows if reject["where"] == place(path) for scene_id in reject["row"]}
+
+
+def absent_scene(scene_id: str, rejected: Collection[str], reason: str) -> GrandError:
+    """What a row about a scene that is not there is refused with: the scene was rejected, or else ``reason``."""
+    if scene_id in rejected:
+        return GrandError(f"scene {shown(scene_id)} was rejected", "its scene was rejected")
+    return GrandError(f"scene {shown(scene_id)} {reason}", "unknown scene")
 
 
 def _scene(scene_id: str, graph: Any, id_space: str, scored: bool) -> Scene:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import read_graphs, rows_of, used_scenes
-from grand3d.errors import GrandError
+from grand3d.convert.graphs import absent_scene, read_graphs, rejected_graphs, rows_of, used_scenes
+from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import Data, Sample
 
@@ -28,17 +29,18 @@ def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | 
     """
     rejects = rejects if rejects is not None else Rejects()
     path = Path(questions)
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    files = sorted(path.glob("*.json")) if os.path.isdir(path) else [path]
     if not files:
-        raise GrandError(f"{path}: the folder holds no .json file")
+        raise GrandError(f"{place(path)}: the folder holds no .json file")
     scenes = read_graphs(proposals, "mask3d", rejects=rejects)
+    rejected = rejected_graphs(proposals, rejects)
     samples: dict[str, Sample] = {}
     for file in files:
         for index, row in enumerate(rows_of(file, read_json(file))):
             try:
                 sample = _sample(row)
                 if sample.scene_id not in scenes:
-                    raise GrandError(f"scene {shown(sample.scene_id)} has no proposals", "unknown scene")
+                    raise absent_scene(sample.scene_id, rejected, "has no proposals")
                 if sample.sample_id in samples:
                     raise GrandError(f"id {shown(sample.sample_id)} occurs twice; are these files of two label sets?", "id twice")
             except GrandError as error:

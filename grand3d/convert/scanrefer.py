@@ -8,12 +8,12 @@ box without any sign of it, so ids go through the rank or through an id map, and
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import read_graphs, rows_of, used_scenes
+from grand3d.convert.graphs import absent_scene, read_graphs, rejected_graphs, rows_of, used_scenes
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import Data, Sample
@@ -66,7 +66,8 @@ def convert(
                 f"{len(wanted)} objects are referred to, {count} have true boxes, so the rank of an id is not known;"
                 " give the id map (ids), or the whole split"
             )
-    samples = _samples(rows, numbered, shown_scenes, reasons, rejects)
+    rejected = rejected_graphs(truth, rejects) | (rejected_graphs(proposals, rejects) if proposals is not None else set())
+    samples = _samples(rows, numbered, shown_scenes, reasons, rejected, rejects)
     used = {sample.scene_id for sample in samples}
     answers = used_scenes(numbered, used)
     if shown_scenes is None:
@@ -147,6 +148,7 @@ def _samples(
     numbered: Mapping[str, Scene],
     proposals: Mapping[str, Scene] | None,
     reasons: Mapping[str, str],
+    rejected: Collection[str],
     rejects: Rejects,
 ) -> list[Sample]:
     labels = {scene_id: {o.object_id: o.category for o in scene.objects} for scene_id, scene in numbered.items()}
@@ -160,10 +162,12 @@ def _samples(
             count[scene_id, object_id] += 1
         sample_id = f"{scene_id}_{object_id}_{ann}"
         try:
+            if scene_id in rejected:
+                raise absent_scene(scene_id, rejected, "")
             if scene_id in reasons:
                 raise GrandError(f"target {object_id} is unknown: {reasons[scene_id]}", "unknown target")
             if proposals is not None and scene_id not in proposals:
-                raise GrandError(f"scene {shown(scene_id)} has no proposals", "unknown scene")
+                raise absent_scene(scene_id, rejected, "has no proposals")
             _check_target(row, object_id, labels[scene_id])
             if sample_id in samples:
                 raise GrandError(f"annotation {sample_id} occurs twice", "id twice")

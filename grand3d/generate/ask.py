@@ -13,7 +13,7 @@ from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
 from grand3d.serial import SceneText, fit_scene
-from grand3d.tokens import Encoded, encode
+from grand3d.tokens import Encoded, counter, encode, scene_budget
 
 
 def ask(
@@ -75,12 +75,10 @@ def encode_questions(
 def _encode_one(
     tokenizer: Any, scene: Scene, sample: Sample, prompt: PromptConfig, limit: int, whole: SceneText, keep: Collection[str]
 ) -> tuple[SceneText, Encoded]:
-    def count(words: str) -> int:
-        return len(tokenizer.encode(words, add_special_tokens=False))
-
     encoded = encode(tokenizer, dialogue(sample, whole, prompt, with_answer=False))
     if len(encoded) <= limit:
         return whole, encoded
+    count = counter(tokenizer)
     beside = len(encoded) - count(whole.text)
     reason = (
         f"too long for the context: {beside} tokens of question and instructions, {len(encoded) - beside} of scene, and {limit} "
@@ -88,8 +86,8 @@ def _encode_one(
     )
     if beside >= limit:
         raise GrandError(reason, "too long for the context")
-    # 4 tokens of slack: words may split otherwise where the text was cut
-    text = fit_scene(scene, prompt.serializer, prompt.top_k, max(1, limit - beside - 4), count, keep)
+    budget = scene_budget(count, whole.text, len(encoded), limit)
+    text = fit_scene(scene, prompt.serializer, prompt.top_k, budget, count, keep)
     encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=False))
     if len(encoded) > limit:
         raise GrandError(reason, "too long for the context")
