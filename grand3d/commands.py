@@ -119,16 +119,23 @@ def train(options: argparse.Namespace) -> None:
         return
     from grand3d import evaluate
     from grand3d import train as training
+    from grand3d.journal import RejectLog
 
-    heldout = load_data(config.data.heldout) if config.data.heldout else None
-    figures = None
-    if heldout is not None:
+    figures, rejects = None, RejectLog(options.skip_bad)
+    if config.data.heldout:
+        heldout = load_data(config.data.heldout, rejects, unscorable(TASKS))
+        if not heldout.samples:
+            counts = "".join(f"; left out: {number} x {cause}" for cause, number in rejects.counts().items())
+            raise GrandError(f"data.heldout: {config.data.heldout} holds no sample that can be scored{counts}")
 
         def figures(model: Any, tokenizer: Any) -> dict[str, Any]:
-            return evaluate.heldout(model, tokenizer, heldout, config.prompt)
+            rejects.keep(Path(out) / "heldout.rejected.jsonl")  # the folder is there now, and the main process calls this
+            return evaluate.heldout(model, tokenizer, heldout, config.prompt, rejects)
 
     adapter = training.train(config, out, options.resume, figures, options.skip_bad)
     if os.environ.get("RANK", "0") == "0":
+        for cause, number in rejects.counts().items():
+            _say(f"left out of the held-out data: {number} x {cause}")
         _say(f"adapter: {adapter}")
 
 

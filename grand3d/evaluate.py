@@ -191,15 +191,19 @@ def score(bench: str, data: Data, replies: Sequence[Reply], missing: str | None 
     return importlib.import_module(known[bench]).score(data, replies, missing, **options)
 
 
-def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig) -> dict[str, Any]:
+def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig, rejects: Rejects | None = None) -> dict[str, Any]:
     """Figures of a model on held-out data, in percent, for the log of a training run.
+
+    Args:
+        rejects: Where samples go that cannot be asked; they are left out of the figures. None raises.
 
     Returns:
         ``n``; ``parsed``, the share of replies that could be read; and one figure for each task there is.
     """
     from grand3d.generate import ask
 
-    report = score("synth", data, list(ask(model, tokenizer, prompt, data, data.samples, HELDOUT_TOKENS)))
+    replies = list(ask(model, tokenizer, prompt, data, data.samples, HELDOUT_TOKENS, rejects=rejects))
+    report = score("synth", data, replies, "skip" if rejects is not None and rejects.skip_bad else None)
     counts = report["counts"]
     figures: dict[str, Any] = {"n": counts["n"], "parsed": 100 * counts["parsed"] / max(1, counts["n"])}
     for row in report["rows"]:
