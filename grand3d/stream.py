@@ -32,7 +32,7 @@ from grand3d.sample import Sample, load_data, sample_to_dict
 from grand3d.scene import Scene, scene_to_dict
 from grand3d.serial import SceneText, fit_scene
 from grand3d.synth import make_scene
-from grand3d.tokens import Encoded, encode
+from grand3d.tokens import Encoded, counter, encode, scene_budget
 
 NUM_PROBED = 1000
 """Groups looked at for one that can be learnt from, before a run begins."""
@@ -216,8 +216,7 @@ def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt
             rest.append(sample)
             needed[sample.sample_id] = named | (known & set(sample.target_ids))
 
-    def count(words: str) -> int:
-        return len(tokenizer.encode(words, add_special_tokens=False))
+    count = counter(tokenizer)
 
     def fit(budget: int | None) -> tuple[SceneText, list[Encoded]]:
         keep = {item for sample in rest for item in needed[sample.sample_id]}
@@ -236,7 +235,7 @@ def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt
         longest = max(map(len, encoded), default=0)
         if longest > prompt.max_tokens:
             with contextlib.suppress(GrandError):  # even the targets alone exceed the budget
-                text, encoded = fit(max(1, prompt.max_tokens - (longest - count(text.text)) - 2))
+                text, encoded = fit(scene_budget(count, text.text, longest, prompt.max_tokens))
             longest = max(map(len, encoded), default=0)
         if longest <= prompt.max_tokens:
             tally.num_dropped += text.num_dropped
