@@ -1,15 +1,18 @@
 """The schema of a run: frozen dataclasses, read from one YAML file and ``key=value`` overrides.
 
-A key that is not in the schema, a value of the wrong kind and a setting that contradicts another are all
-reported in one message. There is no inheritance, no interpolation and no code in a configuration.
+A key that is not in the schema, a value of the wrong kind, a number out of its limits and a setting that contradicts
+another are all reported in one message. There is no inheritance, no interpolation and no code in a configuration.
 Relative paths are relative to the working folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
+import operator
+import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
@@ -19,7 +22,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from grand3d.errors import GrandError
-from grand3d.files import read_text
+from grand3d.files import shown
+from grand3d.yamls import parse_yaml, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class LoraConfig:
     """``all-linear`` or names such as [q_proj, v_proj]."""
     kind: Literal["lora", "rslora", "dora"] = "lora"
     """Variant, as PEFT knows them."""
+    start: str | None = None
+    """Adapter to go on from, in place of a fresh one: ``default`` (the shipped one), an adapter folder or a run folder. Base,
+    rank, alpha, modules and kind must be as in that adapter; the optimizer starts anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +139,41 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
+MANY = 10**9
+LIMITS: dict[str, tuple[int, int, str]] = {
+    "lora.rank": (1, 4096, "[]"),
+    "lora.alpha": (0, 10**6, "(]"),
+    "lora.dropout": (0, 1, "[)"),
+    "prompt.top_k": (1, MANY, "[]"),
+    "prompt.max_tokens": (1, MANY, "[]"),
+    "data.train[].weight": (0, 1000, "(]"),
+    "data.synth.num_scenes": (1, 10**15, "[]"),
+    "data.synth.seed": (0, 2**63 - 1, "[]"),
+    "data.questions_per_scene": (1, 10_000, "[]"),
+    "train.global_batch": (1, 10**6, "[]"),
+    "train.learning_rate": (0, 100, "(]"),
+    "train.weight_decay": (0, 100, "[]"),
+    "train.num_steps": (1, MANY, "[]"),
+    "train.warmup_steps": (0, MANY, "[]"),
+    "train.max_grad_norm": (0, 10**12, "(]"),
+    "train.seed": (0, 2**32 - 2**16, "[]"),  # NumPy takes less than 2**32, and each process adds its number
+    "train.log_every": (1, MANY, "[]"),
+    "train.eval_every": (0, MANY, "[]"),
+    "train.save_every": (0, MANY, "[]"),
+    "train.keep_checkpoints": (1, MANY, "[]"),
+}
+"""Least and greatest value of every number; a round bracket leaves the bound itself out."""
+MOST_FAULTS = 20
+PATHS = ("model.base", "lora.start", "prompt.system", "data.train[].path", "data.heldout")
+
+
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file, apply overrides such as ``train.learning_rate=1e-4``, check everything.
 
     Raises:
         GrandError: All faults in one message.
     """
-    text = read_text(path)
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise GrandError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    raw = read_yaml(path)
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):
@@ -186,9 +217,9 @@ def _checked(raw: Mapping[str, Any], where: str, faults: list[str]) -> Config:
     if not faults:
         faults.extend(_contradictions(config))
     if faults:
-        raise GrandError(
-            f"{where}: {len(faults)} fault{'s' if len(faults) > 1 else ''} in the configuration:\n  " + "\n  ".join(faults)
-        )
+        lines = faults[:MOST_FAULTS] + [f"and {len(faults) - MOST_FAULTS} more"] * (len(faults) > MOST_FAULTS)
+        number = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise GrandError(f"{where}: {number} in the configuration:\n  " + "\n  ".join(lines))
     return config
 
 
@@ -196,12 +227,12 @@ def _apply_override(raw: dict[str, Any], override: str, faults: list[str]) -> No
     key, equals, text = override.partition("=")
     key = key.strip()
     if not equals or not key:
-        faults.append(f"override {override!r}: expected key=value, such as train.learning_rate=1e-4")
+        faults.append(f"override {shown(override)}: expected key=value, such as train.learning_rate=1e-4")
         return
     try:
-        value = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError:
-        faults.append(f"override {override!r}: the value is not YAML")
+        value = parse_yaml(text, f"override {shown(override)}")
+    except GrandError as error:
+        faults.append(str(error))
         return
     *sections, last = key.split(".")
     place: Any = raw
@@ -210,7 +241,7 @@ def _apply_override(raw: dict[str, Any], override: str, faults: list[str]) -> No
             place[section] = {}
         place = place[section]
         if not isinstance(place, dict):
-            faults.append(f"override {override!r}: {section!r} holds a value and has no keys of its own")
+            faults.append(f"override {shown(override)}: {shown(section)} holds a value and has no keys of its own")
             return
     place[last] = value
 
@@ -226,27 +257,63 @@ def _build(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
         if raw in options:
             return raw
         known = [str(option) for option in options]
-        near = difflib.get_close_matches(str(raw), known, 1)
-        faults.append(
-            f"{where} is {raw!r}, expected one of {', '.join(known)}" + (f"; did you mean {near[0]!r}?" if near else "")
-        )
+        hint = _near(raw, known)
+        faults.append(f"{where} is {shown(raw)}, expected one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
         return None
     if origin is tuple:
         if not isinstance(raw, list | tuple):
-            faults.append(f"{where} is {raw!r}, expected a list")
+            faults.append(f"{where} is {shown(raw)}, expected a list")
             return None
         return tuple(_build(options[0], value, f"{where}[{i}]", faults) for i, value in enumerate(raw))
-    if (kind is bool and isinstance(raw, bool)) or (kind is str and isinstance(raw, str)):
-        return raw
-    if kind in (int, float) and not isinstance(raw, bool):
-        try:
-            number = float(raw)  # YAML reads 1e-4 as text
-            if math.isfinite(number) and (kind is float or number.is_integer()):
-                return kind(number)
-        except (TypeError, ValueError):
-            pass
-    faults.append(f"{where} is {raw!r}, expected {_KINDS[kind]}")
-    return None
+    value = _leaf(kind, raw)
+    problem = f"expected {_KINDS[kind]}" if value is None else _unfit(value, re.sub(r"\d+", "", where))
+    if problem:
+        faults.append(f"{where} is {shown(raw)}, {problem}")
+        return None
+    return value
+
+
+def _near(value: Any, known: list[str]) -> str:
+    near = difflib.get_close_matches(value, known, 1, 0.5) if isinstance(value, str) else []
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _leaf(kind: type, raw: Any) -> Any:
+    """``raw`` as ``kind``; None where it is none. Whole numbers stay exact, of any size."""
+    if kind in (bool, str):
+        return raw if isinstance(raw, kind) else None
+    if isinstance(raw, bool):
+        return None
+    if kind is int:
+        with contextlib.suppress(TypeError):
+            return operator.index(raw)
+        if isinstance(raw, str):
+            with contextlib.suppress(ValueError):
+                return int(raw)
+    try:
+        number = float(raw)  # YAML reads 1e-4 as text
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not math.isfinite(number) or (kind is int and not number.is_integer()):
+        return None
+    return kind(number)
+
+
+def _unfit(value: Any, name: str) -> str:
+    """Why a value of the right kind cannot be that of a setting; empty where it can."""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+            return "expected text without NUL characters and half surrogate pairs"
+        return "expected a name or a path" if name in PATHS and not value.strip() else ""
+    if isinstance(value, bool):
+        return ""
+    low, high, ends = LIMITS[name]
+    above = low < value if ends[0] == "(" else low <= value
+    below = value < high if ends[1] == ")" else value <= high
+    if above and below:
+        return ""
+    least = f"more than {low:,}" if ends[0] == "(" else f"{low:,}"
+    return f"expected {least} up to{', not including,' if ends[1] == ')' else ''} {high:,}"
 
 
 _KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
@@ -265,15 +332,15 @@ def _build_dataclass(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
     if raw is None and where:
         raw = {}
     if not isinstance(raw, Mapping):
-        faults.append(f"{where} is {raw!r}, expected keys: {', '.join(f.name for f in fields(kind))}")
+        faults.append(f"{where} is {shown(raw)}, expected keys: {', '.join(f.name for f in fields(kind))}")
         return None
     hints = get_type_hints(kind)
     names = [f.name for f in fields(kind)]
     for key in raw:
         if key not in names:
-            near = difflib.get_close_matches(str(key), names, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
-            faults.append(f"unknown key {where + '.' if where else ''}{key}; {hint}")
+            hint = _near(key, names) or f"known are: {', '.join(names)}"
+            name = shown(key).strip("'")
+            faults.append(f"unknown key {where + '.' if where else ''}{name}; {hint}")
     values = {}
     for item in fields(kind):
         path = f"{where}.{item.name}" if where else item.name
@@ -286,59 +353,19 @@ def _build_dataclass(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
 
 
 def _contradictions(config: Config) -> list[str]:
-    train, data, prompt, lora = config.train, config.data, config.prompt, config.lora
+    train, data = config.train, config.data
     faults = []
-    for section, names in (
-        (
-            train,
-            (
-                "global_batch",
-                "learning_rate",
-                "num_steps",
-                "max_grad_norm",
-                "log_every",
-                "keep_checkpoints",
-            ),
-        ),
-        (data, ("questions_per_scene",)),
-        (prompt, ("top_k", "max_tokens")),
-        (lora, ("rank", "alpha")),
-    ):
-        for name in names:
-            if getattr(section, name) <= 0:
-                faults.append(f"{_section(section)}.{name} is {getattr(section, name)}, expected more than 0")
-    for name in ("weight_decay", "warmup_steps", "eval_every", "save_every", "seed"):
-        if getattr(train, name) < 0:
-            faults.append(f"train.{name} is {getattr(train, name)}, expected 0 or more")
     if train.warmup_steps > train.num_steps:
         faults.append(f"train.warmup_steps is {train.warmup_steps}, more than train.num_steps = {train.num_steps}")
-    if data.questions_per_scene > 0 and train.global_batch % data.questions_per_scene:
+    if train.global_batch % data.questions_per_scene:
         faults.append(
             f"train.global_batch = {train.global_batch} is not a multiple of data.questions_per_scene = "
             f"{data.questions_per_scene}: a step takes whole scenes"
         )
     if config.model.attention == "flash" and config.model.dtype == "fp32":
         faults.append("model.attention is flash, which takes model.dtype bf16 or fp16; it is fp32")
-    if not 0 <= lora.dropout < 1:
-        faults.append(f"lora.dropout is {lora.dropout}, expected 0 up to, not including, 1")
     if data.train and data.synth:
         faults.append("data.train and data.synth are both set; a run learns from one of them")
-    faults += [f"data.train[{i}].weight is {s.weight}, expected more than 0" for i, s in enumerate(data.train) if s.weight <= 0]
-    if data.synth and data.synth.num_scenes <= 0:
-        faults.append(f"data.synth.num_scenes is {data.synth.num_scenes}, expected more than 0")
+    if not config.lora.modules:
+        faults.append("lora.modules is empty, expected all-linear or names such as [q_proj, v_proj]")
     return faults
-
-
-def _section(value: Any) -> str:
-    return type(value).__name__.removesuffix("Config").lower()
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's safe subset, with a key that stands twice refused instead of the last one winning."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", node.start_mark)
-        return super().construct_mapping(node, deep)

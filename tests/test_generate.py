@@ -202,7 +202,20 @@ def test_generate_in_bf16_gives_nearly_the_replies_of_one_by_one_generation(live
     assert sum(a == b for a, b in pairs) >= 6  # rounding decides where two tokens are nearly equally likely
 
 
-@pytest.mark.parametrize("values", [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_p": 1.5}])
-def test_sampling_out_of_range_is_refused(values: dict[str, float]) -> None:
-    with pytest.raises(GrandError, match=next(iter(values))):
-        Sampling(**values)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("temperature", value) for value in (-1.0, float("nan"), float("inf"), 1e-9, 1e300)],
+        *[("top_p", value) for value in (0.0, 1.5, float("nan"))],
+        *[("seed", value) for value in (-1, 2**63, 2**70)],
+    ],
+)
+def test_sampling_out_of_range_is_refused(name: str, value: float) -> None:
+    with pytest.raises(GrandError, match=f"^{name} is .*expected"):
+        Sampling(**{name: value})
+
+
+def test_sampling_at_the_ends_of_its_ranges_draws(lively: Any) -> None:
+    model, tokenizer = lively
+    for sampling in (Sampling(1e-6, seed=2**63 - 1), Sampling(1e6), Sampling(1.0, top_p=1e-12)):
+        assert batched(model, tokenizer, make_requests([(20, [5])]), 3, sampling=sampling)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, shown
 from grand3d.generate.cache import GROWTH, Prefix, Rows, ready
 from grand3d.tokens import Encoded, decode, stop_ids
 
@@ -38,10 +38,14 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise GrandError(f"temperature is {self.temperature}, expected 0 (always the likeliest token) or more")
+        if not (self.temperature == 0 or 1e-6 <= self.temperature <= 1e6):  # beyond, logits divided by it are no numbers
+            raise GrandError(
+                f"temperature is {self.temperature}, expected 0 (always the likeliest token) or 0.000001 to 1,000,000"
+            )
         if not 0 < self.top_p <= 1:
             raise GrandError(f"top_p is {self.top_p}, expected a probability above 0 and up to 1")
+        if not 0 <= self.seed < 2**63:
+            raise GrandError(f"seed is {shown(self.seed)}, expected 0 to {2**63 - 1:,}")
 
 
 GREEDY = Sampling()

@@ -1,0 +1,97 @@
+"""YAML as configurations need it: plain values, and one message for whatever else a text may hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from grand3d.errors import GrandError
+from grand3d.files import read_text, shown
+
+MAX_CHARACTERS = 200_000
+"""A configuration has some thousand; reading takes seconds above this."""
+
+MAX_DEPTH = 50
+TOO_DEEP = "nested too deeply; a configuration has sections, and lists in them"
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The value of a YAML file.
+
+    Raises:
+        GrandError: If the file cannot be read, or as ``parse_yaml``.
+    """
+    return parse_yaml(read_text(path), str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """YAML to values: mappings, lists, texts, numbers, true, false and null. A date stays text.
+
+    Args:
+        where: What a message starts with.
+
+    Raises:
+        GrandError: If the text is not YAML, or holds what could be misread or never ends: a key twice, a part that repeats
+            another one (``*name``), endless nesting.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise GrandError(f"{where}: {len(text):,} characters, expected at most {MAX_CHARACTERS:,}; is it a configuration?")
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        reason = f"the character U+{ord(text[error.position]):04X} in line {line}; is it UTF-16, or no text at all?"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+        reason = ", ".join(part for part in (error.context, error.problem) if part) + place
+    except RecursionError:
+        reason = TOO_DEEP
+    except Exception as error:  # a tag on a value that is none of its kind: PyYAML has no error of its own for it
+        reason = str(error)
+    raise GrandError(f"{where}: not YAML: {reason}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe subset without dates, merge keys and aliases; a key that stands twice is refused, the last one does not win."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, form) for tag, form in forms if tag.rpartition(":")[2] not in ("timestamp", "merge", "value")]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):  # a few lines of them can stand for billions of values, or for themselves
+            event = self.peek_event()
+            reason = f"*{event.anchor} would repeat another part of the file, which is not read here; write that part out"
+            raise yaml.composer.ComposerError(None, None, reason, event.start_mark)
+        return super().compose_node(parent, index)
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        if self.flow_level >= MAX_DEPTH:  # the time to read on would grow with the square of the depth
+            raise yaml.scanner.ScannerError(None, None, TOO_DEEP, self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            return super().construct_object(node, deep)
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception:  # as !!int x, or a number of thousands of digits
+            reason = f"{shown(node.value)} cannot be read as {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from None
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key_node.start_mark)
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {shown(key)} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
