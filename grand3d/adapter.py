@@ -155,6 +155,7 @@ def card(config: Config, about: Mapping[str, Any]) -> str:
         "settings that go with it.\n",
         f"- learnt from: {source}",
         f"- {train.num_steps} steps of {train.global_batch} samples, peak learning rate {train.learning_rate}, seed {train.seed}",
+        *([f"- went on from the adapter `{config.lora.start}`"] if config.lora.start else []),
         f"- scene text `{config.prompt.serializer}`, grounding `{config.prompt.grounding}`",
     ]
     return "\n".join(lines) + "\n" + (f"\n| held-out figure | value |\n|---|---|\n{metrics}\n" if metrics else "")

@@ -27,7 +27,7 @@ from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts, writing
-from grand3d.model import attach_lora, load_base, save_adapter, wording
+from grand3d.model import attach_lora, load_base, save_adapter, start_from, wording
 from grand3d.pack import Pack, make_pack, pack_loss
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
 from grand3d.tokens import Encoded
@@ -102,6 +102,8 @@ def _train(
         )
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
+    if config.lora.start is not None:
+        start_from(model, config.lora.start, config)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
     model, optimizer = accelerator.prepare(model, optimizer)

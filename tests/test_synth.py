@@ -223,8 +223,8 @@ def test_make_samples_nothing_matched_asks_no_loose_reference() -> None:
 
 def test_make_data_mixture_near_the_weights(data: Data) -> None:
     tasks = Counter(s.task for s in data.samples)
-    assert 0.5 < tasks["object_reference"] / len(data.samples) < 0.7
-    assert 0.22 < tasks["existence"] / len(data.samples) < 0.38
+    assert 0.6 < tasks["object_reference"] / len(data.samples) < 0.8
+    assert 0.13 < tasks["existence"] / len(data.samples) < 0.27
 
 
 def test_make_data_saved_and_loaded_equal(data: Data, tmp_path) -> None:

@@ -11,7 +11,7 @@ from grand3d.scene import Object, Scene
 from grand3d.synth import exact, presence, speech
 from grand3d.synth.view import View
 
-WEIGHTS = {"object_reference": 0.60, "existence": 0.30, "counting": 0.05, "object_description": 0.05}
+WEIGHTS = {"object_reference": 0.70, "existence": 0.20, "counting": 0.05, "object_description": 0.05}
 STRICT = 0.3  # share of references that a relation of the proposals alone decides
 REPEAT = ("ceiling", "doorframe", "ceiling light", "light switch", "power outlet", "object", "vent", "light", "fire alarm")
 
