@@ -54,5 +54,5 @@ cat <<END
 Done in $((SECONDS - begin)) s. Next:
   .venv/bin/grand3d chat demo                         talk to the shipped adapter about the demo room
   .venv/bin/grand3d chat demo --adapter $out/run      talk to the one you just trained
-  .venv/bin/grand3d train configs/smollm2.yaml        train for real (45 minutes on two cores; longer is better)
+  .venv/bin/grand3d train configs/smollm2.yaml        train for real (45 minutes on two cores, then configs/smollm2_long.yaml)
 END
