@@ -179,7 +179,7 @@ def test_sample_longer_than_the_context_is_refused_or_skipped(run: Run, tiny: No
         (["train", "{tmp}/no.yaml"], "no.yaml: no such file"),
         (["predict", "default", "{tmp}/nowhere", "{tmp}/r.jsonl"], "nowhere: no such data folder"),
         (["predict", "{tmp}/nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "not an adapter folder"),
-        (["predict", "base:{tmp}/nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "nowhere' was not found"),
+        (["predict", "base:{tmp}/nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "was not found"),
         (["predict", "base:tiny", "{tmp}/data", "{tmp}/r.jsonl", "--temperature", "-1"], "temperature is -1.0"),
         (["score", "synth", "{tmp}/data", "{tmp}/no.jsonl"], "no.jsonl: no such file"),
         (["score", "guess", "{tmp}/data", "{tmp}/data/samples.jsonl"], "expected"),
