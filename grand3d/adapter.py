@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,9 @@ def check_start(folder: str | Path, config: Config) -> Adapter:
 
     Raises:
         GrandError: As ``start_from``, except for ``all-linear``, whose layers only the model knows.
+
+    Warns:
+        UserWarning: If the adapter learnt from prompts of other texts than the run's.
     """
     try:
         found = read_adapter(folder)
@@ -102,17 +106,31 @@ def check_start(folder: str | Path, config: Config) -> Adapter:
     theirs = found.lora.get("target_modules")
     theirs = sorted(map(str, theirs)) if isinstance(theirs, list) else theirs
     rows = [
-        ("model.base", found.base, config.model.base),
+        ("model.base", _own_name(found.base), _own_name(config.model.base)),
         ("lora.rank", found.lora.get("r"), lora.rank),
         ("lora.alpha", found.lora.get("lora_alpha"), lora.alpha),
-        ("lora.kind rslora", bool(found.lora.get("use_rslora")), lora.kind == "rslora"),
-        ("lora.kind dora", bool(found.lora.get("use_dora")), lora.kind == "dora"),
+        ("lora.kind", "+".join(kind for kind in ("rslora", "dora") if found.lora.get(f"use_{kind}")) or "lora", lora.kind),
         ("lora.modules", theirs, theirs if names == "all-linear" else names),
     ]
-    faults = [f"{key} {shown(saved)}, not {shown(wanted)}" for key, saved, wanted in rows if saved != wanted]
-    if faults:
-        raise GrandError(f"lora.start is {shown(str(folder))}, which this run cannot go on from: it has {'; '.join(faults)}")
+    if faults := _differences(rows):
+        raise GrandError(f"lora.start is {shown(str(folder))}, which this run cannot go on from: it has {faults}")
+    theirs, ours = found.prompt, config.prompt
+    rows = [(f"prompt.{key}", getattr(theirs, key), getattr(ours, key)) for key in ("serializer", "grounding", "refer_close")]
+    rows.append(("prompt.system", *(None if one.system is None else read_text(one.system) for one in (theirs, ours))))
+    rows.append(("wording of prompts", found.wording, wording(theirs) if found.wording else ""))
+    if changes := _differences(rows):
+        warnings.warn(f"lora.start is {shown(str(folder))}, which learnt from other texts: it has {changes}", stacklevel=2)
     return found
+
+
+def _own_name(base: str) -> str:
+    """One name of a base, as there are many paths to a folder."""
+    folder = find_base(base)
+    return base if folder is None else str(folder.resolve())
+
+
+def _differences(rows: list[tuple[str, Any, Any]]) -> str:
+    return "; ".join(f"{key} {shown(saved)}, not {shown(wanted)}" for key, saved, wanted in rows if saved != wanted)
 
 
 def write_about(folder: Path, base: str, prompt: PromptConfig, metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from grand3d.bench.nouns import words
-from grand3d.errors import place, shown
+from grand3d.errors import GrandError, place, shown
 from grand3d.figures import read_count
 from grand3d.files import Rejects
 from grand3d.markup import parse
 from grand3d.sample import TASKS, Data, Inspect, Reply, Sample, load_data, reply_to_dict
 from grand3d.scene import Scene, load_scenes
-
-SCORED = {"pope": ("existence",), "scanrefer": ("object_reference",)}
-"""The tasks a benchmark scores; the others score all."""
 
 NEED_NO_TEXT = ("object_description", "scene_description")
 NUM_EXAMPLES = 3
@@ -28,7 +25,7 @@ Fault = tuple[str, str]
 
 def check_data(folder: str | Path, rejects: Rejects) -> Data:
     """Read a data folder and collect every fault of it."""
-    data = load_data(folder, rejects, faults_of)
+    data = load_data(folder, rejects, faults_of, all_faults=True)
     for name, rows in (("scenes", data.scenes), ("samples", data.samples)):
         _refuse_empty(Path(folder) / f"{name}.jsonl", name, rows, rejects)
     return data
@@ -81,6 +78,19 @@ def unscorable(tasks: Iterable[str]) -> Inspect:
             yield "not one target", f"{found}; against true boxes (truth.jsonl) a description has exactly one"
 
     return inspect
+
+
+def load_heldout(folder: str | Path, rejects: Rejects) -> Data:
+    """Held-out data as training takes its figures from them.
+
+    Raises:
+        GrandError: As ``load_data``, for a sample that cannot be scored, or if none is left.
+    """
+    data = load_data(folder, rejects, unscorable(TASKS))
+    if not data.samples:
+        counts = "".join(f"; left out: {number} x {cause}" for cause, number in rejects.counts().items())
+        raise GrandError(f"data.heldout: {folder} holds no sample that can be scored{counts}")
+    return data
 
 
 def own_replies(path: str | Path, data: Data, replies: Iterable[Reply], rejects: Rejects) -> list[Reply]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from grand3d import repl
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
-from grand3d.checks import SCORED, check_data, check_scenes, listing, own_replies, unscorable
+from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
-from grand3d.errors import GrandError, import_extra, place
+from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import Rejects
 from grand3d.prompts import dialogue
 from grand3d.report import render
@@ -74,8 +74,13 @@ def _write_data(out: str, data: Data, force: bool) -> None:
 def check(options: argparse.Namespace) -> int:
     path, rejects = Path(options.what), Rejects(skip_bad=True)
     if path.suffix in (".yaml", ".yml"):
+        if options.all:
+            raise GrandError("--all belongs to the check of data; all faults of a configuration are listed without it")
         print(dump_yaml(load_config(path, options.overrides)), end="")
         return 0
+    if options.overrides:
+        what = f"check takes one place, and key=value only behind a configuration (.yaml): {shown(options.overrides[0])}"
+        raise GrandError(f"{what} stands behind {place(path)}")
     if os.path.isdir(path):
         print(_size(check_data(path, rejects)))
     elif path.suffix == ".jsonl":
@@ -115,7 +120,7 @@ def train(options: argparse.Namespace) -> None:
     if options.dry_run:
         from grand3d.plan import plan
 
-        print(plan(config, out=None if options.resume else out, skip_bad=options.skip_bad))
+        print(plan(config, out=out, skip_bad=options.skip_bad, resume=options.resume))
         return
     from grand3d import evaluate
     from grand3d import train as training
@@ -123,10 +128,7 @@ def train(options: argparse.Namespace) -> None:
 
     figures, rejects = None, RejectLog(options.skip_bad)
     if config.data.heldout:
-        heldout = load_data(config.data.heldout, rejects, unscorable(TASKS))
-        if not heldout.samples:
-            counts = "".join(f"; left out: {number} x {cause}" for cause, number in rejects.counts().items())
-            raise GrandError(f"data.heldout: {config.data.heldout} holds no sample that can be scored{counts}")
+        heldout = load_heldout(config.data.heldout, rejects)
 
         def figures(model: Any, tokenizer: Any) -> dict[str, Any]:
             rejects.keep(Path(out) / "heldout.rejected.jsonl")  # the folder is there now, and the main process calls this
@@ -173,7 +175,8 @@ def score(options: argparse.Namespace) -> None:
             raise GrandError(f"--labels belongs to score scanrefer; the benchmark here is {options.bench!r}")
         extra["labels"] = importlib.import_module(BENCHMARKS["scanrefer"]).read_labels(options.labels)
     rejects = Rejects(options.skip_bad)
-    data = load_data(options.data, rejects, unscorable(SCORED.get(options.bench, TASKS)))
+    tasks = importlib.import_module(BENCHMARKS[options.bench]).TASKS if options.bench in BENCHMARKS else TASKS
+    data = load_data(options.data, rejects, unscorable(tasks))
     if options.bench == "pope":  # which also reads the result files of the public script
         replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
     else:

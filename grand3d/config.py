@@ -282,7 +282,7 @@ def _leaf(kind: type, raw: Any) -> Any:
     """``raw`` as ``kind``; None where it is none. Whole numbers stay exact, of any size."""
     if kind in (bool, str):
         return raw if isinstance(raw, kind) else None
-    if isinstance(raw, bool):
+    if isinstance(raw, bool) or (isinstance(raw, str) and re.match(r"\s*[-+]?0[0-9_]", raw)):  # 010 is 8 to some, 10 to others
         return None
     if kind is int:
         with contextlib.suppress(TypeError):

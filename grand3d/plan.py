@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from grand3d.adapter import check_start
+from grand3d.checkpoint import find_checkpoint, refuse_foreign
+from grand3d.checks import load_heldout
 from grand3d.config import Config, SynthConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, read_json
@@ -72,14 +74,19 @@ SHAPES = {
 
 
 def dry_run(
-    config: Config, num_processes: int | None = None, out: str | Path | None = None, skip_bad: bool = False
+    config: Config,
+    num_processes: int | None = None,
+    out: str | Path | None = None,
+    skip_bad: bool = False,
+    resume: str | None = None,
 ) -> dict[str, Any]:
     """Check everything about a run that needs no weights.
 
     Args:
         num_processes: Processes it would have; by default what the launcher set, else 1.
-        out: Folder of a new run; a note says when it holds one already.
+        out: Folder of the run; a note says when training could not go on or begin there, as it holds another run.
         skip_bad: Leave out broken rows; a note counts them by cause. False raises the first.
+        resume: As for ``train``.
 
     Returns:
         ``num_processes``, ``packs_per_process`` (the accumulation), ``samples_per_step``, ``num_steps``, ``data`` (one line a
@@ -90,12 +97,13 @@ def dry_run(
         GrandError: For settings that cannot work.
     """
     num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
+    if out is not None:
+        refuse_foreign(Path(out))
     packs = micro_steps(config, num_processes)
     system_text(config.prompt)
     notes = _models(config)
     lines, ready = _data(config)
-    if config.data.heldout and folder_at(config.data.heldout) is None:
-        notes.append(f"data.heldout: {config.data.heldout} is not there yet")
+    notes += _heldout(config.data.heldout, Rejects(skip_bad)) if config.data.heldout else []
     if config.model.dtype == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
         raise GrandError("model.dtype is bf16, which this GPU does not support; use fp16")
     if config.model.dtype == "fp16" and not torch.cuda.is_available():
@@ -105,8 +113,11 @@ def dry_run(
     rejects = Rejects(skip_bad)
     stream = open_stream(config, rejects) if ready else None
     notes += [f"rejected: {number} x {cause}" for cause, number in rejects.counts().items()]
-    if out is not None and (Path(out) / "log.jsonl").exists():
-        notes.append(f"{out}: already holds a run; pass --resume latest to go on with it, or give another folder")
+    if out is not None:
+        try:
+            find_checkpoint(Path(out), resume)
+        except GrandError as error:  # no reason to hide what a step costs
+            notes.append(str(error))
     tokens = _tokens(config, stream)
     shape = _shape(config.model.base)
     if shape is None:
@@ -125,9 +136,15 @@ def dry_run(
     }
 
 
-def plan(config: Config, num_processes: int | None = None, out: str | Path | None = None, skip_bad: bool = False) -> str:
+def plan(
+    config: Config,
+    num_processes: int | None = None,
+    out: str | Path | None = None,
+    skip_bad: bool = False,
+    resume: str | None = None,
+) -> str:
     """``dry_run`` as text."""
-    found = dry_run(config, num_processes, out, skip_bad)
+    found = dry_run(config, num_processes, out, skip_bad, resume)
     tokens, memory, epochs = found["tokens"], found["memory_gb"], found["epochs"]
     questions = config.data.questions_per_scene
     lines = [
@@ -173,6 +190,13 @@ def _data(config: Config) -> tuple[list[str], bool]:
         )
         ready = ready and not missing
     return lines, ready
+
+
+def _heldout(path: str, rejects: Rejects) -> list[str]:
+    if folder_at(path) is None and not os.path.exists(path):
+        return [f"data.heldout: {path} is not there yet"]
+    load_heldout(path, rejects)
+    return [f"left out of the held-out data: {number} x {cause}" for cause, number in rejects.counts().items()]
 
 
 def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:

@@ -237,11 +237,14 @@ Inspect = Callable[[Sample, Scene, Scene | None], Iterable[tuple[str, str]]]
 FILES = ("scenes.jsonl", "samples.jsonl", "truth.jsonl")
 
 
-def load_data(folder: str | Path, rejects: Rejects | None = None, inspect: Inspect | None = None) -> Data:
+def load_data(
+    folder: str | Path, rejects: Rejects | None = None, inspect: Inspect | None = None, all_faults: bool = False
+) -> Data:
     """Read a data folder and check that samples, scenes and targets fit together.
 
     Args:
         inspect: What else may be wrong with a sample.
+        all_faults: Collect every fault of a sample. By default the first one counts, so that rejects are rows.
 
     Raises:
         GrandError: If a file is missing or broken, a sample names an unknown scene, or a target is not in its scene, or for
@@ -273,7 +276,7 @@ def load_data(folder: str | Path, rejects: Rejects | None = None, inspect: Inspe
             faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
         if inspect is not None and sample.scene_id in scenes and sample.scene_id not in lost:
             faults += inspect(sample, scenes[sample.scene_id], truth.get(sample.scene_id) if truth is not None else None)
-        for cause, text in faults:
+        for cause, text in faults if all_faults else faults[:1]:
             rejects.add(where, f"sample {shown(sample.sample_id)}: {text}", sample_to_dict(sample), cause)
         if not faults:
             samples.append(sample)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +28,8 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """YAML to values: mappings, lists, texts, numbers, true, false and null. A date stays text.
+    """YAML to values: mappings, lists, texts, numbers, true, false and null. A date stays text, and so
+    does what is a number or a truth value in YAML 1.1 only: 010, 10:00, yes, off.
 
     Args:
         where: What a message starts with.
@@ -54,11 +56,25 @@ def parse_yaml(text: str, where: str) -> Any:
     raise GrandError(f"{where}: not YAML: {reason}")
 
 
+_FORMS = {
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)",
+    "float": r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+}
+"""PyYAML's without those of YAML 1.1 that are misread: 010 would be 8, 10:00 would be 600, and no would be false."""
+_TEXT = ("timestamp", "merge", "value")
+
+
+def _resolver(tag: str, form: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
+    own = _FORMS.get(tag.rpartition(":")[2])
+    return tag, form if own is None else re.compile(rf"(?:{own})\Z")
+
+
 class _Loader(yaml.SafeLoader):
     """YAML's safe subset without dates, merge keys and aliases; a key that stands twice is refused, the last one does not win."""
 
     yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, form) for tag, form in forms if tag.rpartition(":")[2] not in ("timestamp", "merge", "value")]
+        first: [_resolver(tag, form) for tag, form in forms if tag.rpartition(":")[2] not in _TEXT]
         for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

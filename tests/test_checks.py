@@ -68,6 +68,19 @@ def test_check_lists_all_kinds_at_once_the_first_of_each(folder: Path, toy_data:
     assert len(capsys.readouterr().out.splitlines()) == 1 + 1 + 5
 
 
+def test_check_takes_one_place_and_no_option_that_it_would_pass_over(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "c.yaml").write_text("")
+    for argv, named in (
+        ([folder, tmp_path / "other"], "other' stands behind"),
+        ([folder, "x=3"], "'x=3' stands behind"),
+        ([folder / "scenes.jsonl", "x=3"], "'x=3' stands behind"),
+        ([tmp_path / "c.yaml", "--all"], "--all belongs to the check of data"),
+    ):
+        assert main(["check", *map(str, argv)]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and named in err
+
+
 @pytest.mark.parametrize("name", ["scenes", "samples"])
 def test_check_of_an_empty_file_says_so(folder: Path, capsys: Any, name: str) -> None:
     (folder / f"{name}.jsonl").write_text("\n")
@@ -125,6 +138,18 @@ def test_score_with_skip_bad_leaves_out_samples_without_a_right_answer(
     out, err = capsys.readouterr()
     counts = json.loads(out)["counts"]
     assert counts["n"] == left and counts.get("rejected_rows", 0) == bad and ("rejected: 1 x bad answer" in err) == bad
+
+
+def test_score_counts_a_sample_with_two_faults_once_and_check_lists_both(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    change(folder, 1, answer="maybe", target_ids=["77"])
+    save_replies(tmp_path / "r.jsonl", [Reply(f"toy_{n}", "toy_room", "Yes", ("0",)) for n in range(4)])
+    assert main(["score", "synth", str(folder), str(tmp_path / "r.jsonl"), "--json", "--skip-bad"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["counts"]["rejected_rows"] == 1 and "1 x unknown target" in err and "bad answer" not in err
+    assert len((tmp_path / "r.jsonl.score.rejected.jsonl").read_text().splitlines()) == 1
+    assert main(["check", str(folder)]) == 2
+    out = capsys.readouterr().out
+    assert "1 x unknown target" in out and "1 x bad answer" in out
 
 
 def test_score_with_skip_bad_leaves_out_replies_to_other_data(folder: Path, tmp_path: Path, capsys: Any) -> None:

@@ -179,7 +179,7 @@ def test_sample_longer_than_the_context_is_refused_or_skipped(run: Run, tiny: No
         (["train", "{tmp}/no.yaml"], "no.yaml: no such file"),
         (["predict", "default", "{tmp}/nowhere", "{tmp}/r.jsonl"], "nowhere: no such data folder"),
         (["predict", "{tmp}/nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "not an adapter folder"),
-        (["predict", "base:{tmp}/nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "was not found"),
+        (["predict", "base:./nowhere", "{tmp}/data", "{tmp}/r.jsonl"], "base './nowhere' was not found"),
         (["predict", "base:tiny", "{tmp}/data", "{tmp}/r.jsonl", "--temperature", "-1"], "temperature is -1.0"),
         (["score", "synth", "{tmp}/data", "{tmp}/no.jsonl"], "no.jsonl: no such file"),
         (["score", "guess", "{tmp}/data", "{tmp}/data/samples.jsonl"], "expected"),
@@ -193,7 +193,10 @@ def test_sample_longer_than_the_context_is_refused_or_skipped(run: Run, tiny: No
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
 )
-def test_missing_or_wrong_argument_gets_one_message(run: Run, folder: Path, tmp_path: Path, argv: list[str], named: str) -> None:
+def test_missing_or_wrong_argument_gets_one_message(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     code, out, err = run(*[item.format(tmp=tmp_path) for item in argv])
     assert code == 2 and out == ""
     assert named in one_message(err)
@@ -362,7 +365,7 @@ def test_train_dry_run_prints_what_a_step_costs_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
-def test_train_dry_run_leaves_out_broken_rows_when_told_and_names_a_run_that_is_there(
+def test_train_dry_run_leaves_out_broken_rows_when_told_and_names_a_run_as_training_does(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed (extra train)")
@@ -375,6 +378,8 @@ def test_train_dry_run_leaves_out_broken_rows_when_told_and_names_a_run_that_is_
     assert code == 0 and "rejected: 1 x not JSON" in out and "already holds a run" not in out
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "log.jsonl").write_text("{}\n")
+    assert "already holds a run" not in run(*argv, "--skip-bad")[1]  # without a checkpoint training starts anew
+    (tmp_path / "o" / "checkpoints" / "step_3").mkdir(parents=True)
     assert f"{tmp_path / 'o'}: already holds a run" in run(*argv, "--skip-bad")[1]
     assert "already holds a run" not in run(*argv, "--skip-bad", "--resume", "latest")[1]
 

@@ -26,6 +26,7 @@ from grand3d.config import (
 )
 from grand3d.errors import GrandError
 from grand3d.synth import detect, make_room
+from grand3d.yamls import parse_yaml
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -206,6 +207,32 @@ def test_load_config_whole_numbers_stay_exact(tmp_path, text, number):
     ):
         assert config.data.synth.seed == number
         assert load_config(write(tmp_path, dump_yaml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "text", "kind"),
+    [
+        ("train", "seed", "010", "a whole number"),
+        ("train", "seed", "-0_7", "a whole number"),
+        ("train", "num_steps", "10:00", "a whole number"),
+        ("lora", "alpha", "010", "a number"),
+        ("lora", "alpha", "10:00.5", "a number"),
+        ("model", "gradient_checkpointing", "yes", "true or false"),
+        ("model", "gradient_checkpointing", "off", "true or false"),
+    ],
+)
+def test_load_config_values_of_yaml_1_1_are_not_misread(tmp_path, section, key, text, kind):
+    message = rf"{section}\.{key} is '{text}', expected {kind}"
+    with pytest.raises(GrandError, match=message):
+        load_config(write(tmp_path, f"{section}: {{{key}: {text}}}"))
+    with pytest.raises(GrandError, match=message):
+        load_config(write(tmp_path, ""), [f"{section}.{key}={text}"])
+
+
+def test_parse_yaml_numbers_and_truth_values():
+    text = "[no, on, y, true, False, 010, 08, 1:30, 0, -0, +7, 0b11, 0x1F, 1_000, .5, -1.5e+3, 1., .inf, 1.5:0]"
+    read = ["no", "on", "y", True, False, "010", "08", "1:30", 0, 0, 7, 3, 31, 1000, 0.5, -1500.0, 1.0, float("inf"), "1.5:0"]
+    assert [(type(value), value) for value in parse_yaml(text, "x")] == [(type(value), value) for value in read]
 
 
 def leaves(kind=Config, where=""):

@@ -354,6 +354,14 @@ def test_convert_of_a_file_that_is_no_list_says_so(tmp_path: Path, scan: dict[st
         grand3d.convert(graphs=_write(tmp_path / "list.json", []))
 
 
+def test_split_graphs_gives_the_rejected_ids_whatever_else_was_rejected(tmp_path: Path) -> None:
+    path = _write(tmp_path / "g.json", {"a": {"obj_0": _box("desk")}, "b": 3})
+    rejects = Rejects(skip_bad=True)
+    rejects.add(str(path), "of the whole file")
+    scenes, rejected = graphs.split_graphs(path, "mask3d", rejects=rejects)
+    assert list(scenes) == ["a"] and rejected == {"b"}
+
+
 def test_rows_of_a_rejected_scene_are_counted_by_that_and_the_scene_is_kept_whole(tmp_path: Path) -> None:
     broken = {"obj_0": _box("desk") | {"extent": [1, -1, 1]}}
     graph = _write(tmp_path / "g.json", {"a": {"obj_0": _box("desk")}, "b": broken})

@@ -220,8 +220,8 @@ def test_start_from_shipped_adapter_fits_its_configuration(root):
     ("settings", "base", "word"),
     [
         ({"rank": 8}, "tiny", "lora.rank 4, not 8"),
-        ({"alpha": 1.0, "kind": "rslora"}, "tiny", "lora.alpha 32.0, not 1.0; lora.kind rslora False, not True"),
-        ({"kind": "dora"}, "tiny", "lora.kind dora False, not True"),
+        ({"alpha": 1.0, "kind": "rslora"}, "tiny", "lora.alpha 32.0, not 1.0; lora.kind 'lora', not 'rslora'"),
+        ({"kind": "dora"}, "tiny", "lora.kind 'lora', not 'dora'"),
         ({"modules": ("q_proj",)}, "tiny", r"lora.modules \['down_proj', .*, not \['q_proj'\]"),
         ({"modules": "q_proj"}, "tiny", r"lora.modules \['down_proj', .*, not 'q_proj'"),
         ({}, "smollm2", "model.base 'tiny', not 'smollm2'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ safetensors = pytest.importorskip("safetensors.torch")
 from toy_run import config, save_toy_data  # noqa: E402
 
 from grand3d import plan as plans  # noqa: E402
+from grand3d.adapter import wording  # noqa: E402
 from grand3d.cli import main  # noqa: E402
 from grand3d.config import dump_yaml  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
@@ -101,6 +103,65 @@ def test_dry_run_adapter_to_start_from_is_checked_without_its_weights(folder, ad
     shutil.rmtree(adapter)
     with pytest.raises(GrandError, match=r"lora.start: .*run: not an adapter folder \(no such folder\)"):
         dry_run(settings())
+
+
+def test_dry_run_warns_of_an_adapter_that_learnt_from_other_texts(folder, adapter, tmp_path):
+    (tmp_path / "system.txt").write_text("Answer.")
+    settings = config(folder, lora__modules=["v_proj", "q_proj"], lora__start=str(adapter))
+    file = adapter / "adapter" / "grand3d.json"
+    for prompt, named in (
+        ({"serializer": "grand"}, "prompt.serializer 'table', not 'grand'"),
+        (
+            {"grounding": "later", "refer_close": "<r>"},
+            "prompt.grounding 'first', not 'later'; prompt.refer_close '.*', not '<r>'",
+        ),
+        ({"system": str(tmp_path / "system.txt")}, "prompt.system None, not 'Answer.'"),
+    ):
+        with pytest.warns(UserWarning, match=f"lora.start is .*: it has {named}$"):
+            dry_run(replace(settings, prompt=replace(settings.prompt, **prompt)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        file.write_text(json.dumps({"base": "tiny", "prompt": {"top_k": 3}, "wording": wording(settings.prompt)}))
+        dry_run(settings)
+        (adapter / "adapter" / "own.txt").write_text("Answer.")  # the same text at another place
+        file.write_text(json.dumps({"base": "tiny", "prompt": {"system": "own.txt"}}))
+        dry_run(replace(settings, prompt=replace(settings.prompt, system=str(tmp_path / "system.txt"))))
+    file.write_text('{"base": "tiny", "prompt": {}, "wording": "0123"}')
+    with pytest.warns(UserWarning, match=f"wording of prompts '0123', not '{wording(settings.prompt)}'"):
+        dry_run(settings)
+
+
+def test_dry_run_adapter_to_start_from_may_name_its_base_by_another_path(folder, adapter, base, monkeypatch):
+    (adapter / "adapter" / "grand3d.json").write_text(json.dumps({"base": str(base), "prompt": {}}))
+    monkeypatch.chdir(base.parent)
+    for name in ("base", "./base/", str(base)):
+        dry_run(config(folder, model__base=name, lora__modules=["v_proj", "q_proj"], lora__start=str(adapter)))
+
+
+def test_dry_run_reads_held_out_data_as_training_does(folder, tmp_path):
+    heldout = shutil.copytree(folder, tmp_path / "heldout")
+    settings = config(folder, data__heldout=str(heldout))
+    with (heldout / "scenes.jsonl").open("a") as file:
+        file.write("{broken\n")
+    with pytest.raises(GrandError, match=r"heldout/scenes\.jsonl:3"):
+        dry_run(settings)
+    assert "left out of the held-out data: 1 x not JSON" in dry_run(settings, skip_bad=True)["notes"]
+    (heldout / "samples.jsonl").write_text("")
+    with pytest.raises(GrandError, match="holds no sample that can be scored"):
+        dry_run(settings, skip_bad=True)
+    shutil.rmtree(heldout)
+    assert any("is not there yet" in note for note in dry_run(settings)["notes"])
+    heldout.write_text("")
+    with pytest.raises(GrandError, match="is a file, no data folder"):
+        dry_run(settings)
+
+
+@pytest.mark.parametrize("resume", [None, "latest"])
+def test_dry_run_refuses_a_foreign_configuration_in_the_folder_of_the_run(folder, tmp_path, resume):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "config.yaml").write_text("theirs: 1\n")
+    with pytest.raises(GrandError, match=r"config\.yaml: not of a run of this program"):
+        dry_run(config(folder), out=tmp_path / "out", resume=resume)
 
 
 def test_dry_run_names_too_long_for_a_folder_are_no_traceback(folder):

@@ -31,6 +31,7 @@ from grand3d.sample import Data, Reply, Sample, load_replies
 from grand3d.scene import Object
 
 TASK = "existence"
+TASKS = (TASK,)
 Floats = NDArray[np.float64]
 
 _PAPER = "3D-GRAND, Table 3"

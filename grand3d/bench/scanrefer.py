@@ -27,6 +27,7 @@ from grand3d.scene import Object, Scene, confidence
 from grand3d.serial import merge_duplicates
 
 TASK = "object_reference"
+TASKS = (TASK,)
 THRESHOLDS = (0.25, 0.5)
 
 PAPER: tuple[dict[str, Any], ...] = (

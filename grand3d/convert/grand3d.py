@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grand3d import markup
-from grand3d.convert.graphs import absent_scene, object_id_of, read_graphs, rejected_graphs, rows_of
+from grand3d.convert.graphs import absent_scene, object_id_of, rows_of, split_graphs
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import TASKS, Data, Sample
@@ -41,8 +41,7 @@ def convert(
     if task not in TASKS:
         raise GrandError(f"task is {shown(task)}, expected one of {', '.join(TASKS)}", "unknown task")
     rejects = rejects if rejects is not None else Rejects()
-    scenes = read_graphs(graphs, "grand3d", rejects=rejects)
-    rejected = rejected_graphs(graphs, rejects)
+    scenes, rejected = split_graphs(graphs, "grand3d", rejects=rejects)
     samples: dict[str, Sample] = {}
     if conversations is not None:
         for index, row in enumerate(rows_of(conversations, read_json(conversations))):

@@ -37,6 +37,13 @@ def read_graphs(path: str | Path, id_space: str, scored: bool = True, rejects: R
     Raises:
         GrandError: If the file or, without ``rejects``, a scene in it is broken.
     """
+    return split_graphs(path, id_space, scored, rejects)[0]
+
+
+def split_graphs(
+    path: str | Path, id_space: str, scored: bool = True, rejects: Rejects | None = None
+) -> tuple[dict[str, Scene], set[str]]:
+    """What ``read_graphs`` gives, and the ids of the scenes that were rejected."""
     document = read_json(path)
     if not isinstance(document, dict):
         raise GrandError(f"{path}: a graph file is one JSON object of scenes, this is {shown(document)}", "wrong type")
@@ -47,12 +54,7 @@ def read_graphs(path: str | Path, id_space: str, scored: bool = True, rejects: R
             scenes[scene_id] = _scene(scene_id, graph, id_space, scored)
         except GrandError as error:
             rejects.add(place(path), str(error), {scene_id: graph}, error.cause)
-    return scenes
-
-
-def rejected_graphs(path: str | Path, rejects: Rejects) -> set[str]:
-    """Ids of the scenes of a graph file that were rejected."""
-    return {scene_id for reject in rejects.rows if reject["where"] == place(path) for scene_id in reject["row"]}
+    return scenes, document.keys() - scenes.keys()
 
 
 def absent_scene(scene_id: str, rejected: Collection[str], reason: str) -> GrandError:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import absent_scene, read_graphs, rejected_graphs, rows_of, used_scenes
+from grand3d.convert.graphs import absent_scene, rows_of, split_graphs, used_scenes
 from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import Data, Sample
@@ -32,8 +32,7 @@ def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | 
     files = sorted(path.glob("*.json")) if os.path.isdir(path) else [path]
     if not files:
         raise GrandError(f"{place(path)}: the folder holds no .json file")
-    scenes = read_graphs(proposals, "mask3d", rejects=rejects)
-    rejected = rejected_graphs(proposals, rejects)
+    scenes, rejected = split_graphs(proposals, "mask3d", rejects=rejects)
     samples: dict[str, Sample] = {}
     for file in files:
         for index, row in enumerate(rows_of(file, read_json(file))):

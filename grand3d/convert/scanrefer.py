@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import absent_scene, read_graphs, rejected_graphs, rows_of, used_scenes
+from grand3d.convert.graphs import absent_scene, rows_of, split_graphs, used_scenes
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import Data, Sample
@@ -47,8 +47,8 @@ def convert(
     """
     rejects = rejects if rejects is not None else Rejects()
     rows = _read_rows(descriptions, rejects)
-    shown_scenes = read_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else None
-    ranked = read_graphs(truth, "scanrefer_rank", scored=False, rejects=rejects)
+    shown_scenes, unshown = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else (None, set())
+    ranked, unranked = split_graphs(truth, "scanrefer_rank", scored=False, rejects=rejects)
     referred: dict[str, set[int]] = defaultdict(set)
     for _, row in rows:
         referred[row["scene_id"]].add(int(row["object_id"]))
@@ -66,8 +66,7 @@ def convert(
                 f"{len(wanted)} objects are referred to, {count} have true boxes, so the rank of an id is not known;"
                 " give the id map (ids), or the whole split"
             )
-    rejected = rejected_graphs(truth, rejects) | (rejected_graphs(proposals, rejects) if proposals is not None else set())
-    samples = _samples(rows, numbered, shown_scenes, reasons, rejected, rejects)
+    samples = _samples(rows, numbered, shown_scenes, reasons, unshown | unranked, rejects)
     used = {sample.scene_id for sample in samples}
     answers = used_scenes(numbered, used)
     if shown_scenes is None:
