@@ -237,8 +237,10 @@ def _size(data: Data) -> str:
 def _save_rejects(rejects: Rejects, beside: str) -> None:
     _count_rejects(rejects)
     path = rejects.save(beside)
-    if path is None:  # what an earlier run left no longer holds
-        Path(f"{beside.rstrip('/')}.rejected.jsonl").unlink(missing_ok=True)
+    if path is None:
+        stale = Path(f"{beside.rstrip('/')}.rejected.jsonl")
+        if rejects.skip_bad and stale.is_file():  # what an earlier run with --skip-bad left no longer holds
+            stale.unlink()
     else:
         _say(f"the {len(rejects.rows)} rejected rows are in {path}")
 

@@ -231,6 +231,8 @@ def _weights_hash(model: Any) -> str:
 
 def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
     """Sample ids that have a reply already; a half-written last line is cut off."""
+    if out.exists() and not out.is_file():  # reading a device might never end
+        raise GrandError(f"{out}: is a {'folder' if out.is_dir() else 'device or pipe'}, expected a file for the replies")
     note = Path(f"{out}.run.json")
     if out.exists() and out.stat().st_size:
         if not note.exists():

@@ -326,3 +326,10 @@ def test_resume_of_a_half_written_first_line_starts_anew(tmp_path: Path) -> None
     path.write_bytes(b'{"sample_id": "a", "sc')
     evaluate._cut_last_line(path)
     assert path.read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_predict_into_a_device_is_refused_before_anything_is_written(rooms: Data, tiny_predict: Any) -> None:
+    with pytest.raises(GrandError, match="device or pipe"):
+        tiny_predict(rooms, Path("/dev/full"))
+    assert not Path("/dev/full.run.json").exists()

@@ -91,7 +91,7 @@ def _read_rows(path: str | Path, rejects: Rejects) -> list[tuple[str, dict[str, 
                     value = str(value)
                 if value is None and name == "ann_id":
                     continue
-                if not isinstance(value, str) or not value.isascii() or not value.isdigit():
+                if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 9:
                     raise GrandError(f"{name} is {shown(value)}, expected a number of ScanNet", "bad id")
                 kept[name] = value
             if row.get("object_name") is not None:
