@@ -239,10 +239,19 @@ def _save_rejects(rejects: Rejects, beside: str) -> None:
     path = rejects.save(beside)
     if path is None:
         stale = Path(f"{beside.rstrip('/')}.rejected.jsonl")
-        if rejects.skip_bad and stale.is_file():  # what an earlier run with --skip-bad left no longer holds
+        if _are_rejects(stale):  # what an earlier run left no longer holds
             stale.unlink()
     else:
         _say(f"the {len(rejects.rows)} rejected rows are in {path}")
+
+
+def _are_rejects(path: Path) -> bool:
+    """Whether a file is one of ours: a user's own may bear the name."""
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        first = lines.readline()
+    return first.startswith("{") and '"where"' in first and '"reason"' in first
 
 
 def _count_rejects(rejects: Rejects) -> None:
