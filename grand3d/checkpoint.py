@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from safetensors.torch import load_file, save_file
 
 from grand3d.config import Config, flat, load_config, to_dict
 from grand3d.errors import GrandError
-from grand3d.files import field, read_json, write_json
-from grand3d.journal import writing
+from grand3d.files import field, half_written, read_json, write_json
+from grand3d.journal import REJECTED, writing
 
 try:
     import fcntl
@@ -34,8 +35,8 @@ except ImportError:  # Windows
 
 FREE = ("train.log_every", "train.eval_every", "train.save_every", "train.keep_checkpoints", "train.tracker", "data.heldout")
 """Settings that may differ on resume: they do not change what is learnt."""
-LEFTOVERS = ("checkpoints/.step_*.part", ".adapter.*", ".log.jsonl.*", ".config.yaml.*", ".*.rejected.js*")
-"""What a training that was killed while it wrote leaves in its folder."""
+WRITTEN = re.compile(rf"log\.jsonl|config\.yaml|adapter|{REJECTED.pattern}")
+"""What a training writes beside and renames; killed while it does, it leaves them half written."""
 
 
 def refuse_foreign(run: Path) -> None:
@@ -69,7 +70,11 @@ def only_trainer(run: Path, main: bool) -> Iterator[None]:
     Raises:
         GrandError: If another training has the folder, or it cannot be written.
     """
-    if not main or fcntl is None:
+    if not main:
+        yield
+        return
+    if fcntl is None:
+        _say_unlocked(run, "this system has none")
         yield
         return
     try:
@@ -79,8 +84,6 @@ def only_trainer(run: Path, main: bool) -> Iterator[None]:
         raise GrandError(f"{run}: cannot be written ({error.strerror or error})") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     except BlockingIOError:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip()
         os.close(handle)
@@ -88,20 +91,29 @@ def only_trainer(run: Path, main: bool) -> Iterator[None]:
         raise GrandError(
             f"{run}: another training{who} is writing to this folder; wait for its end, or give another folder with --out"
         ) from None
-    except OSError:  # a network file system without locks, or a full disk; a single training is still fine
-        pass
+    except OSError as error:  # a network file system without locks; a single training is still fine
+        _say_unlocked(run, error.strerror or str(error))
+    with contextlib.suppress(OSError):  # on a full disk the lock only does not say whose it is
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     try:
         yield
     finally:
         os.close(handle)
 
 
+def _say_unlocked(run: Path, reason: str) -> None:
+    text = f"{run}: the folder cannot be locked ({reason}); see to it that no second training writes to it"
+    print(text, file=sys.stderr, flush=True)
+
+
 def remove_leftovers(run: Path) -> list[str]:
     """Remove what a training that was killed while it wrote left half done; gives the names."""
-    found = sorted(path for pattern in LEFTOVERS for path in run.glob(pattern))
+    found = [path for path in run.glob(".*") if WRITTEN.fullmatch(half_written(path.name))]
+    found += [path for path in (run / "checkpoints").glob(".*") if re.fullmatch(r"\.step_\d+\.part", path.name)]
     for path in found:
         _remove(path)
-    return [path.name for path in found]
+    return sorted(path.name for path in found)
 
 
 def keep_adapter_only(accelerator: Any) -> None:
@@ -151,7 +163,7 @@ def save_checkpoint(accelerator: Any, run: Path, step: int, state: dict[str, Any
     except GrandError as error:
         older = list_checkpoints(run)
         hint = f"--resume latest goes on from {older[-1].name}" if older else "there is no older checkpoint to go on from"
-        raise GrandError(f"{error}; {hint}") from None
+        raise GrandError(f"{error}; {hint}") from error
     finally:
         if main:
             shutil.rmtree(beside, ignore_errors=True)
@@ -289,8 +301,6 @@ def find_damage(folder: Path) -> str:
             path = folder / name
             if not path.is_file():
                 return f"{path}: no such file"
-            if mark is None:
-                continue
             if (size := path.stat().st_size) != mark["size"]:
                 return f"{path}: {size} bytes, {mark['size']} were written"
             with path.open("rb") as file:
@@ -304,19 +314,17 @@ def find_damage(folder: Path) -> str:
 
 
 def _state(folder: Path) -> dict[str, Any]:
-    """``state.json``, checked. Without marks of its files, as older versions wrote it, those that must be there have None."""
+    """``state.json``, checked."""
     file = folder / "state.json"
     saved = read_json(file)
     if not isinstance(saved, dict):
         raise GrandError(f"{file}: expected a JSON object, found {type(saved).__name__}")
     for name, kind in (("step", int), ("config", dict), ("data", str), ("num_processes", int)):
         field(saved, name, kind, str(file))
-    random_states = [f"random_states_{number}.pkl" for number in range(saved["num_processes"])]
-    marks = field(saved, "files", dict, str(file), dict.fromkeys(random_states))
-    for name, mark in marks.items() if "files" in saved else ():
+    for name, mark in field(saved, "files", dict, str(file)).items():
         for key, kind in (("size", int), ("sha256", str)):
             field(mark if isinstance(mark, dict) else {}, key, kind, f"{file}: {name}")
-    return saved | {"files": marks}
+    return saved
 
 
 def _damaged(folder: Path, fault: str) -> GrandError:
@@ -334,13 +342,19 @@ def load_checkpoint(accelerator: Any, folder: Path) -> None:
     """Restore adapter, optimizer and random states on every process.
 
     Raises:
-        GrandError: If a part of it cannot be restored.
+        GrandError: If a part of it cannot be restored. Its files are those that were written (see ``refuse_damaged``).
     """
     try:
         accelerator.load_state(str(folder), **({"load_module_strict": False} if _deepspeed(accelerator) else {}))
         same = _restored(load_pickle(folder / f"random_states_{accelerator.process_index}.pkl"))
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:  # pickle, zip, safetensors, torch and DeepSpeed each have their own
-        raise _damaged(folder, f"{folder}: cannot be loaded ({type(error).__name__}: {str(error).split(chr(10))[0]})") from None
+        reason = f"{type(error).__name__}: {str(error).split(chr(10))[0]}"
+        raise GrandError(
+            f"{folder}: cannot be loaded ({reason}); is another version of torch, DeepSpeed or accelerate installed than when it "
+            "was saved?"
+        ) from error
     if not same:  # accelerate passes over random states that it cannot restore
         raise GrandError(
             f"{folder}: its random states could not be restored, so the run would not go on as it was; "

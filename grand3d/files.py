@@ -12,6 +12,7 @@ import gzip
 import json
 import math
 import os
+import re
 import tempfile
 import zlib
 from collections import Counter
@@ -251,6 +252,17 @@ def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects 
             yield where, value
 
 
+def half_prefix(name: str) -> str:
+    """How the name of what is written beside its place begins; ``tempfile`` puts eight characters behind it."""
+    return f".{name[:40]}."  # cut, so that the longest name a file may have stays one with what is added
+
+
+def half_written(name: str) -> str:
+    """What a file or folder of this name was to be called, its first 40 characters; empty if it is no half-written one."""
+    match = re.fullmatch(r"\.(.{1,40})\.[a-z0-9_]{8}", name)
+    return match[1] if match else ""
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a whole file at once: a reader sees the old text or the new one, never a part.
 
@@ -263,7 +275,7 @@ def write_text(path: str | Path, text: str) -> None:
         if os.path.isdir(path):  # else only the renaming would find out
             raise IsADirectoryError(errno.EISDIR, "")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:20]}.")  # a name as long as may be stays one
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=half_prefix(path.name))
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()

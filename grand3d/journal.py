@@ -21,6 +21,9 @@ from grand3d.files import Rejects, field, shown, write_jsonl, write_text
 REJECTED = re.compile(r"(data(\.\d+)?|heldout)\.rejected\.jsonl")
 """Names of the files of rejected rows in a run folder; with a number, those of another process than the main one."""
 
+TORCH_WRITER = ("inline_container", "PytorchStreamWriter", "open file failed")
+"""Marks of a RuntimeError that comes from the code with which torch writes files."""
+
 
 @contextlib.contextmanager
 def writing(what: Path) -> Iterator[None]:
@@ -32,12 +35,14 @@ def writing(what: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own for a full disk
+        if isinstance(error, RuntimeError) and not any(mark in str(error) for mark in TORCH_WRITER):
+            raise  # out of memory, or another process is gone
         reason = (getattr(error, "strerror", None) or str(error)).split("\n")[0]
         space = ""
         with contextlib.suppress(OSError):
             place = next(path for path in what.resolve().parents if path.exists())
             space = f"; {shutil.disk_usage(place).free / 1e9:.2f} GB are free on its disk"
-        raise GrandError(f"{what}: cannot be written ({reason}){space}") from None
+        raise GrandError(f"{what}: cannot be written ({reason}){space}") from error
 
 
 def read_rows(path: Path, check: Callable[[dict[str, Any]], Any]) -> tuple[list[dict[str, Any]], bool]:
@@ -127,7 +132,8 @@ class Journal:
     Args:
         out: Run folder.
         start: Step the run goes on from; what log.jsonl says about later steps is done again and cut off. A run from step 0
-            moves a log that is there, left by a start that failed, to log.old.jsonl, and removes its files of rejected rows.
+            moves a log that is there, left by a start that failed, to log.old.jsonl (log.old.2.jsonl, ... where there is one),
+            and removes its files of rejected rows.
 
     Raises:
         GrandError: If the log is damaged: more than its last line, which a kill may cut off and which is dropped.
@@ -151,8 +157,10 @@ class Journal:
     def _open(self, out: Path, start: int) -> None:
         if not start:
             if self.path.exists():
-                self.path.replace(out / "log.old.jsonl")
-                self.say(f"{self.path}: of a run that left no checkpoint; moved to log.old.jsonl")
+                names = ("log.old.jsonl", *(f"log.old.{number}.jsonl" for number in range(2, 10**6)))
+                old = next(out / name for name in names if not (out / name).exists())
+                self.path.replace(old)
+                self.say(f"{self.path}: of a run that left no checkpoint; moved to {old.name}")
             for path in out.glob("*.rejected.jsonl"):
                 if REJECTED.fullmatch(path.name):
                     path.unlink()
@@ -185,6 +193,12 @@ class Journal:
             f"step {step}  held-out: "
             + "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
         )
+
+    def logged(self, step: int) -> dict[str, Any]:
+        """The held-out figures that the log has of a step; empty where it has none, and on every process but the main one."""
+        rows = read_rows(self.path, _check_step)[0] if self.main else []
+        found = [row["eval"] for row in rows if row["step"] == step and isinstance(row.get("eval"), dict)]
+        return found[-1] if found else {}
 
     def close(self, num_dropped: int, num_empty: int, left_out: Mapping[str, int]) -> None:
         """End of the run; says what this process left out and why."""

@@ -176,7 +176,8 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
     """Write an adapter folder: weights as float16 safetensors, adapter_config.json, grand3d.json and a card.
 
     Raises:
-        GrandError: If the adapter is still what it was before training: every lora_B is zero. Some of them zero is a warning.
+        GrandError: If every lora_B is zero, so that the adapter changes nothing (some of them zero is a warning), or if
+            ``folder`` holds something else than an adapter.
     """
     peft, safetensors = import_extra("peft", "train"), import_extra("safetensors.torch", "train")
     folder = Path(folder)
@@ -184,11 +185,13 @@ def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics
     ups = {name: value for name, value in state.items() if "lora_B" in name}
     idle = [name for name, value in ups.items() if value.numel() == 0 or not value.any()]
     if idle:
-        found = f"{len(idle)} of {len(ups)} lora_B matrices are still zero (first: {idle[0]})"
+        found = f"{len(idle)} of {len(ups)} lora_B matrices are zero (first: {idle[0]})"
         if len(idle) == len(ups):
-            raise GrandError(f"the adapter was not trained: {found}. Was there no step, or a learning rate of 0?")
-        warnings.warn(f"the adapter was trained in part: {found}. Does the model not use these layers?", stacklevel=2)
+            raise GrandError(f"the adapter changes nothing: {found}. Was there no step, or a learning rate of 0?")
+        warnings.warn(f"a part of the adapter changes nothing: {found}. Does the model not use these layers?", stacklevel=2)
     with made_beside(folder) as beside:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "grand3d.json").exists():
+            raise GrandError(f"{place(folder)}: holds something else than an adapter (no grand3d.json in it); move it away")
         half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.items()}
         safetensors.save_file(half, beside / WEIGHTS, metadata={"format": "pt"})
         settings = copy.copy(model.peft_config["default"])

@@ -26,7 +26,7 @@ from grand3d import checkpoint as checkpoints
 from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.journal import Journal, RejectLog, rejected_counts, writing
+from grand3d.journal import Journal, RejectLog, rejected_counts
 from grand3d.model import attach_lora, load_base, save_adapter, start_from, wording
 from grand3d.pack import Pack, make_pack, pack_loss
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
@@ -58,7 +58,7 @@ def train(
 
     Raises:
         GrandError: For bad data or settings, a folder that holds another run or that another training writes to, a damaged
-            checkpoint or log, a full disk, a loss that is not finite, or if the adapter was not trained at all.
+            checkpoint or log, a full disk, a loss that is not finite, or if every lora_B of the adapter is zero.
     """
     out = Path(out)
     checkpoints.refuse_foreign(out)
@@ -102,7 +102,7 @@ def _train(
         )
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
-    if config.lora.start is not None:
+    if config.lora.start is not None and folder is None:  # a checkpoint holds the whole adapter
         start_from(model, config.lora.start, config)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
@@ -126,8 +126,10 @@ def _train(
     packs = _packs(config, stream, tokenizer, accelerator, num_micro, start, tally)
     figures = {}
     if start in (0, config.train.num_steps):
-        figures = _figures(accelerator, model, tokenizer, evaluate)
-    journal.figures(start, figures)
+        known = journal.logged(start)  # of a run that stopped before its adapter was written
+        taken = _figures(accelerator, model, tokenizer, None if known else evaluate)
+        journal.figures(start, taken)
+        figures = known or taken
     for step in range(start + 1, config.train.num_steps + 1):
         began = time.perf_counter()
         rate = learning_rate(config.train, step)
@@ -172,8 +174,7 @@ def _train(
         if last or _due(step, config.train.save_every):
             checkpoints.save_checkpoint(accelerator, out, step, state, config.train.keep_checkpoints)
     if accelerator.is_main_process:
-        with writing(out / "adapter"):
-            save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
+        save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
     accelerator.wait_for_everyone()
     journal.close(tally.num_dropped, tally.num_empty, rejected_counts(out) if journal.main else {})
     return out / "adapter"

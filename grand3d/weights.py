@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from grand3d.errors import GrandError, import_extra, place, shown, unusable
-from grand3d.files import read_json
+from grand3d.files import half_prefix, read_json
 
 BUILT_IN = ("smollm2", "tiny")
 SMOLLM2_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -171,11 +171,14 @@ def made_beside(folder: Path, hint: str = "") -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             folder.lstat()  # a name that is too long is found before the work, not after it
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
+        beside = Path(tempfile.mkdtemp(prefix=half_prefix(folder.name), dir=folder.parent))
         yield beside
-        beside.chmod(0o755)
-        for file in beside.iterdir():  # safetensors writes files that only their owner may read
-            file.chmod(0o644)
+        mask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(mask)
+        beside.chmod(0o777 & ~mask)
+        for file in beside.rglob("*"):  # safetensors writes files that only their owner may read
+            if file.is_file() and not file.is_symlink():
+                file.chmod(0o666 & ~mask)
         beside.rename(folder)
     except GrandError:
         raise

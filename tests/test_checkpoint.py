@@ -20,6 +20,8 @@ from safetensors import SafetensorError  # noqa: E402
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d.config import Config, dump_yaml, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import write_text  # noqa: E402
+from grand3d.weights import made_beside  # noqa: E402
 
 
 class FakeAccelerator(SimpleNamespace):
@@ -47,7 +49,7 @@ def save(run: Path, *steps: int, keep: int = 9) -> Path:
 STATE = {"config": {}, "data": "x", "num_processes": 2}
 
 
-def test_save_checkpoint_f9_only_the_main_process_renames_and_removes(tmp_path):
+def test_save_checkpoint_only_the_main_process_renames_and_removes(tmp_path):
     for step in (1, 2):
         (tmp_path / "checkpoints" / f".step_{step}.part").mkdir(parents=True)
         checkpoints.save_checkpoint(fake(rank=1), tmp_path, step, STATE, keep=1)
@@ -65,7 +67,7 @@ FULL = [
 
 
 @pytest.mark.parametrize("fault", FULL, ids=lambda fault: type(fault).__name__)
-def test_save_checkpoint_f9_full_disk_leaves_the_previous_one_and_no_part(tmp_path, fault):
+def test_save_checkpoint_full_disk_leaves_the_previous_one_and_no_part(tmp_path, fault):
     with pytest.raises(
         GrandError, match=r"step_9: cannot be written \(.*no space.*\); .* GB are free .*no older checkpoint"
     ) as caught:
@@ -217,14 +219,30 @@ def test_refuse_damaged_checkpoint_copied_elsewhere_has_no_older_one(tmp_path):
         checkpoints.refuse_damaged(copy)
 
 
-def test_find_damage_checkpoint_without_marks_of_its_files_needs_its_random_states(tmp_path):
+def test_find_damage_state_without_marks_of_the_files_is_damaged(tmp_path):
     folder = save(tmp_path, 1)
     state = json.loads((folder / "state.json").read_text())
     del state["files"]
     (folder / "state.json").write_text(json.dumps(state))
-    assert checkpoints.find_damage(folder) == ""
-    (folder / "random_states_1.pkl").unlink()
-    assert checkpoints.find_damage(folder) == f"{folder / 'random_states_1.pkl'}: no such file"
+    assert checkpoints.find_damage(folder).startswith(str(folder / "state.json"))
+
+
+def test_load_checkpoint_fault_of_whole_files_is_not_called_damage(tmp_path):
+    folder = save(tmp_path, 1)
+    fault = KeyError("param_groups")
+
+    def load_state(*_, **__):
+        raise fault
+
+    accelerator = fake()
+    accelerator.load_state = load_state
+    with pytest.raises(GrandError, match=r"step_1: cannot be loaded \(KeyError: 'param_groups'\); .*version of torch") as caught:
+        checkpoints.load_checkpoint(accelerator, folder)
+    assert "damaged" not in str(caught.value) and "new run" not in str(caught.value)
+    assert caught.value.__cause__ is fault
+    fault = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    with pytest.raises(torch.OutOfMemoryError):
+        checkpoints.load_checkpoint(accelerator, folder)
 
 
 # --- the folder
@@ -246,16 +264,17 @@ def test_only_trainer_second_one_is_refused_until_the_first_ends(tmp_path):
         pass
 
 
-def test_only_trainer_where_there_are_no_locks_lets_it_go_on(tmp_path, monkeypatch):
+def test_only_trainer_where_there_are_no_locks_goes_on_with_a_word(tmp_path, monkeypatch, capsys):
     def none(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(checkpoints.fcntl, "flock", none)
-    with checkpoints.only_trainer(tmp_path, main=True):
-        pass
+    with checkpoints.only_trainer(tmp_path, main=True), checkpoints.only_trainer(tmp_path, main=False):
+        said = capsys.readouterr().err
+        assert said.startswith(f"{tmp_path}: the folder cannot be locked (No locks available)") and said.count("\n") == 1
     monkeypatch.setattr(checkpoints, "fcntl", None)
-    with checkpoints.only_trainer(tmp_path, main=True), checkpoints.only_trainer(tmp_path, main=True):
-        pass
+    with checkpoints.only_trainer(tmp_path, main=True), checkpoints.only_trainer(tmp_path, main=False):
+        assert capsys.readouterr().err.count("cannot be locked (this system has none)") == 1
 
 
 def test_only_trainer_folder_that_cannot_be_written_raises(tmp_path):
@@ -282,12 +301,31 @@ def test_refuse_foreign_configuration_of_no_run(tmp_path):
     checkpoints.refuse_foreign(tmp_path)
 
 
-def test_remove_leftovers_takes_half_written_files_only(tmp_path):
+def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):
+    def kill(*_):
+        raise KeyboardInterrupt
+
     save(tmp_path, 1)
+    (tmp_path / "checkpoints" / ".step_mine.part").mkdir()
+    for name in (
+        ".log.jsonl.swp",
+        ".adapter.bak",
+        ".config.yaml.Original",
+        ".notes.jsonl.ab12cd_9",
+        ".mine.rejected.jsonl.ab12cd_9",
+    ):
+        (tmp_path / name).write_text("a user's")
     kept = sorted(tmp_path.rglob("*"))
-    for name in (".log.jsonl.ab12", ".config.yaml.x", ".data.rejected.jsonl.x", ".heldout.rejected.js.x", ".adapter.x/adapter/a"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("half")
+    with monkeypatch.context() as killed:  # at the renaming, so that nothing is cleaned up
+        killed.setattr(os, "replace", kill)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
+        for name in ("log.jsonl", "config.yaml", "data.rejected.jsonl", "data.12.rejected.jsonl", "heldout.rejected.jsonl"):
+            with pytest.raises(KeyboardInterrupt):
+                write_text(tmp_path / name, "half")
+        with pytest.raises(KeyboardInterrupt), made_beside(tmp_path / "adapter") as beside:
+            (beside / "a").write_text("half")
+            kill()
     (tmp_path / "checkpoints" / ".step_2.part").mkdir()
-    assert len(checkpoints.remove_leftovers(tmp_path)) == 6
+    assert len(checkpoints.remove_leftovers(tmp_path)) == 7
     assert sorted(tmp_path.rglob("*")) == kept

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from grand3d import files
 from grand3d.errors import GrandError, import_extra
 from grand3d.files import Rejects
+from grand3d.weights import made_beside
 
 HUGE = "9" * 5000
 json_values = st.recursive(
@@ -273,3 +274,17 @@ def test_import_extra_names_the_pip_line_of_a_missing_package() -> None:
     with pytest.raises(GrandError, match=r"pip install 'grand3d\[view\]'"):
         import_extra("no_such_package_at_all", "view")
     assert import_extra("json", "view") is json
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o002])
+def test_made_beside_files_get_the_rights_that_the_user_gives_new_files(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with made_beside(tmp_path / "out") as beside:
+            (beside / "deep").mkdir()
+            for file in (beside / "a", beside / "deep" / "b"):
+                file.touch(mode=0o600)
+    finally:
+        os.umask(before)
+    rights = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert rights == {"out": 0o777 & ~mask, "deep": 0o777 & ~mask, "a": 0o666 & ~mask, "b": 0o666 & ~mask}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,6 +94,32 @@ def test_writing_lets_other_faults_through(tmp_path):
         raise KeyError
     with pytest.raises(GrandError, match=r"^as it was$"), writing(tmp_path / "x"):
         raise GrandError("as it was")
+    for text in ("CUDA out of memory. Tried to allocate 2.00 GiB", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer"):
+        with pytest.raises(RuntimeError, match=re.escape(text)), writing(tmp_path / "x"):
+            raise RuntimeError(text)
+
+
+def test_writing_fault_of_the_file_writer_of_torch_is_kept_as_the_cause(tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
+    (tmp_path / "x").mkdir()
+    with pytest.raises(GrandError, match=r"x: cannot be written \(.*\); .* GB are free") as caught, writing(tmp_path / "x"):
+        torch.save({}, tmp_path / "x")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_journal_logs_of_starts_that_failed_are_all_kept(tmp_path, capsys):
+    for number in range(1, 4):
+        (tmp_path / "log.jsonl").write_text(f'{{"step": {number}}}\n')
+        Journal(tmp_path, Config(), MAIN, start=0)
+    assert "moved to log.old.3.jsonl" in capsys.readouterr().err
+    names = ("log.old.jsonl", "log.old.2.jsonl", "log.old.3.jsonl")
+    assert [rows(tmp_path / name) for name in names] == [[{"step": 1}], [{"step": 2}], [{"step": 3}]]
+
+
+def test_journal_logged_gives_the_last_figures_of_a_step(tmp_path):
+    write_log(tmp_path, b'{"step": 2, "loss": 1.0}\n{"step": 2, "eval": {"n": 2}}\n')
+    journal = Journal(tmp_path, Config(), MAIN, start=2)
+    assert [journal.logged(step) for step in (1, 2)] == [{}, {"n": 2}]
 
 
 # --- rejected rows

@@ -168,7 +168,7 @@ def test_parse_full_sentence_in_the_detailed_block_returns_its_spans() -> None:
     assert (answer_ids(parsed), parsed.faults) == (("obj_3",), ())
 
 
-def test_parse_c2_phrases_without_lists_keep_their_own_empty_ids() -> None:
+def test_parse_phrases_without_lists_keep_their_own_empty_ids() -> None:
     parsed = parse("<p>a</p> and <p>b</p>[] and <p>c</p>[<obj_1>] and [<obj_2>]")
     assert [(s.phrase, s.ids, s.listed) for s in parsed.spans] == [
         ("a", (), False),
@@ -179,7 +179,7 @@ def test_parse_c2_phrases_without_lists_keep_their_own_empty_ids() -> None:
     assert [fault.reason for fault in parsed.faults] == ["no id list behind the phrase"]
 
 
-def test_parse_c8_code_in_a_list_or_place_is_never_run(tmp_path: Path) -> None:
+def test_parse_code_in_a_list_or_place_is_never_run(tmp_path: Path) -> None:
     target = tmp_path / "pwned"
     code = f"__import__('os').system('touch {target}')"
     for lenient in (False, True):
@@ -212,7 +212,7 @@ HEAVY += (ANSWER + "<p>a</p>[<obj_1>]", "<step>", "<place>", "[[<obj_1>", "<p><p
 
 
 @pytest.mark.parametrize("piece", HEAVY)
-def test_parse_c9_endless_brackets_take_linear_time(piece: str) -> None:
+def test_parse_endless_brackets_take_linear_time(piece: str) -> None:
     def seconds(count: int) -> float:
         text = piece * count + "</p>" * count
         best = float("inf")
@@ -229,19 +229,19 @@ def test_parse_c9_endless_brackets_take_linear_time(piece: str) -> None:
     assert seconds(4000) < 16 * small * 4 + 0.05  # quadratic time would be 256 times as much
 
 
-def test_parse_c9_hundred_thousand_brackets_stay_one_text() -> None:
+def test_parse_hundred_thousand_brackets_stay_one_text() -> None:
     assert parse("[" * 100_000).spans == ()
     assert parse("[" * 100_000, lenient=True).spans == ()
     assert told("<p>a</p>" + "[" * 100_000 + "[<obj_1>]")[-1] == ("", ("obj_1",))
 
 
-def test_parse_c10_dialect_of_3d_grand_is_read_without_a_fault() -> None:
+def test_parse_dialect_of_3d_grand_is_read_without_a_fault() -> None:
     text = "next to the<p>dining chairs</p>[<dining chair-2>, <dining chair-3>] and <p>sideboard</p>[<sideboard/side cabinet-9>]."
     assert told(text) == [("dining chairs", ("dining chair-2", "dining chair-3")), ("sideboard", ("sideboard/side cabinet-9",))]
     assert parse(text).faults == ()
 
 
-def test_parse_c10_published_examples_are_read_whole(real: Callable[[str], Path]) -> None:
+def test_parse_published_examples_are_read_whole(real: Callable[[str], Path]) -> None:
     data = json.loads(real("grand3d/website_samples.json").read_text("utf-8"))
     examples = [part["text"] for scene in data.values() for part in scene.values() if isinstance(part, dict)]
     assert len(examples) == 6

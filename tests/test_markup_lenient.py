@@ -14,7 +14,7 @@ def told(text: str, lenient: bool = False) -> list[tuple[str, tuple[str, ...]]]:
 C1 = "<refer_expression_grounding><p>box</p>[<obj_4>, <obj_4>, <obj_9>, <obj_4>, <obj_"
 
 
-def test_parse_c1_reply_cut_inside_a_repeating_list_keeps_whole_ids_once() -> None:
+def test_parse_reply_cut_inside_a_repeating_list_keeps_whole_ids_once() -> None:
     strict, lenient = parse(C1), parse(C1, lenient=True)
     assert [item.ids for item in strict.spans] == [item.ids for item in lenient.spans] == [("obj_4", "obj_9")]
     assert strict.truncated and lenient.truncated
@@ -24,7 +24,7 @@ def test_parse_c1_reply_cut_inside_a_repeating_list_keeps_whole_ids_once() -> No
 
 @pytest.mark.parametrize("length", range(len(C1) + 1))
 @pytest.mark.parametrize("lenient", [False, True])
-def test_parse_c1_reply_cut_anywhere_is_truncated_and_never_says_none(length: int, lenient: bool) -> None:
+def test_parse_reply_cut_anywhere_is_truncated_and_never_says_none(length: int, lenient: bool) -> None:
     parsed = parse(C1[:length], lenient)
     assert parsed.truncated == (length > 1)  # a lone "<" is text
     assert answer_ids(parsed) != ()
@@ -63,7 +63,7 @@ def test_parse_c1_reply_cut_anywhere_is_truncated_and_never_says_none(length: in
         ("[<obj_²>]", ("obj_²",), ("obj_²",)),
     ],
 )
-def test_parse_c3_spelling_of_ids_has_its_documented_result(
+def test_parse_spelling_of_ids_has_its_documented_result(
     written: str, strict: tuple[str, ...] | None, lenient: tuple[str, ...] | None
 ) -> None:
     for mode, expected in ((False, strict), (True, lenient)):
@@ -75,7 +75,7 @@ def test_parse_c3_spelling_of_ids_has_its_documented_result(
 
 
 @pytest.mark.parametrize("lenient", [False, True])
-def test_parse_c3_id_is_never_found_inside_a_longer_one(lenient: bool) -> None:
+def test_parse_id_is_never_found_inside_a_longer_one(lenient: bool) -> None:
     for text in ("[<obj_27>]", "<p>a</p>[<obj_27>, <obj_127>]", "obj_27 xobj_2 obj_2x", "<obj_27>"):
         assert "obj_2" not in {name for item in parse(text, lenient).spans for name in item.ids}
     assert map_ids("[<obj_27>, <obj_2>]", {"obj_2": "5", "obj_27": "6"}.get)[0] == "[<6>, <5>]"
@@ -84,7 +84,7 @@ def test_parse_c3_id_is_never_found_inside_a_longer_one(lenient: bool) -> None:
 @pytest.mark.parametrize(
     "words", ["[NaN, 0.4, null]", "1e309,0,0", "1,2", "'a',0,0", "1,2,3,4", "", "1,,2", "inf,0,0", "1_0,0,0", "٣,0,0"]
 )
-def test_parse_c5_bad_place_is_left_out_with_a_reason_and_others_are_kept(words: str) -> None:
+def test_parse_bad_place_is_left_out_with_a_reason_and_others_are_kept(words: str) -> None:
     for lenient in (False, True):
         parsed = parse(f"<place>{words}</place> or <place>1.5, -2, .25</place>", lenient)
         assert parsed.places == ((1.5, -2.0, 0.25),)
@@ -92,7 +92,7 @@ def test_parse_c5_bad_place_is_left_out_with_a_reason_and_others_are_kept(words:
         assert "number" in parsed.faults[0].reason
 
 
-def test_parse_c5_place_in_brackets_is_read_leniently_only() -> None:
+def test_parse_place_in_brackets_is_read_leniently_only() -> None:
     assert parse("<place>[1, 2, 3]</place>").places == ()
     assert parse("<place>[1, 2, 3]</place>", lenient=True).places == ((1.0, 2.0, 3.0),)
 
@@ -111,13 +111,13 @@ def test_parse_c5_place_in_brackets_is_read_leniently_only() -> None:
         ("<p>desk", [], None),
     ],
 )
-def test_parse_c7_broken_phrase_loses_no_id(text: str, strict: list[object], lenient: list[object] | None) -> None:
+def test_parse_broken_phrase_loses_no_id(text: str, strict: list[object], lenient: list[object] | None) -> None:
     assert told(text) == strict
     assert told(text, lenient=True) == (strict if lenient is None else lenient)
     assert bool(parse(text).faults) == (text != "<p>a < b & c</p>[<obj_1>]")
 
 
-def test_parse_c7_block_inside_the_other_keeps_both() -> None:
+def test_parse_block_inside_the_other_keeps_both() -> None:
     text = f"{ANSWER}{DETAILED}<p>a</p>[<obj_1>]{DETAILED_END}<p>b</p>[<obj_2>]{ANSWER_END}"
     for lenient in (False, True):
         parsed = parse(text, lenient)
@@ -126,7 +126,7 @@ def test_parse_c7_block_inside_the_other_keeps_both() -> None:
         assert len(parsed.faults) == 1
 
 
-def test_parse_c7_block_without_end_is_read_leniently_only() -> None:
+def test_parse_block_without_end_is_read_leniently_only() -> None:
     cut = f"{DETAILED}<p>a</p>[<obj_1>]{ANSWER}<p>b</p>[<obj_2>]"
     strict, lenient = parse(cut), parse(cut, lenient=True)
     assert (strict.detailed, strict.answer, len(strict.spans)) == (None, None, 2)

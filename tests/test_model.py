@@ -116,7 +116,7 @@ def test_fuse_leaves_layers_with_dropout_or_dora_alone(tiny_base):
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_attach_lora_e5_every_lora_b_moves_with_and_without_checkpointing(tiny_model, checkpointing):
+def test_attach_lora_every_lora_b_moves_with_and_without_checkpointing(tiny_model, checkpointing):
     model = attach_lora(tiny_model[0], CONFIG.lora, checkpointing)
     learn(model)
     assert all(p.norm() > 0 for name, p in model.named_parameters() if "lora_B" in name)
@@ -132,22 +132,22 @@ def test_attach_lora_checkpointing_does_not_change_gradients(tiny_base):
     assert torch.equal(*grads)
 
 
-def test_save_adapter_e5_untrained_adapter_raises(adapted, tmp_path):
-    with pytest.raises(GrandError, match="28 of 28 lora_B matrices are still zero"):
+def test_save_adapter_untrained_adapter_raises(adapted, tmp_path):
+    with pytest.raises(GrandError, match=r"^the adapter changes nothing: 28 of 28 lora_B matrices are zero"):
         save_adapter(adapted, tmp_path / "adapter", CONFIG)
     assert not (tmp_path / "adapter").exists()
 
 
-def test_save_adapter_e5_partly_trained_adapter_is_saved_with_a_warning(adapted, tmp_path):
+def test_save_adapter_partly_trained_adapter_is_saved_with_a_warning(adapted, tmp_path):
     learn(adapted)
     idle = next(weight for name, weight in adapted.named_parameters() if "lora_B" in name)
     torch.nn.init.zeros_(idle)
-    with pytest.warns(UserWarning, match="1 of 28 lora_B matrices are still zero"):
+    with pytest.warns(UserWarning, match="1 of 28 lora_B matrices are zero"):
         save_adapter(adapted, tmp_path / "adapter", CONFIG)
     assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
 
 
-def test_save_adapter_e6_file_holds_every_tensor_at_full_size(adapted, tmp_path):
+def test_save_adapter_file_holds_every_tensor_at_full_size(adapted, tmp_path):
     learn(adapted)
     save_adapter(adapted, tmp_path / "adapter", CONFIG, {"accuracy": 12.5})
     saved = load_file(tmp_path / "adapter" / "adapter_model.safetensors")

@@ -262,12 +262,29 @@ def test_save_adapter_on_a_full_disk_keeps_the_old_one(whole_adapter, tiny_model
     torch.nn.init.ones_(next(weight for name, weight in model.named_parameters() if "lora_B" in name))
     monkeypatch.setattr("safetensors.torch.save_file", fail)
     with (
-        pytest.warns(UserWarning, match="trained in part"),
+        pytest.warns(UserWarning, match="a part of the adapter changes nothing"),
         pytest.raises(GrandError, match=r"adapter: cannot be written .*No space left"),
     ):
         save_adapter(model, tmp_path / "adapter", Config())
     assert [path.name for path in tmp_path.iterdir()] == ["adapter"]
     assert (tmp_path / "adapter" / "grand3d.json").exists()
+
+
+def test_save_adapter_leaves_a_folder_of_something_else_alone(tiny_model, tmp_path):
+    model = attach_lora(tiny_model[0], LoraConfig(rank=2))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.ones_(weight)
+    out = tmp_path / "thesis"
+    out.mkdir()
+    save_adapter(model, out, Config())  # an empty one
+    save_adapter(model, out, Config())  # an adapter
+    (out / "grand3d.json").unlink()
+    (out / "chapter.txt").write_text("mine")
+    with pytest.raises(GrandError, match=r"thesis: holds something else than an adapter"):
+        save_adapter(model, out, Config())
+    assert (out / "chapter.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
 
 def test_merge_to_a_bad_place_is_found_before_the_weights_are_loaded(tmp_path, monkeypatch):

@@ -124,7 +124,7 @@ def test_pack_loss_in_single_precision_equals_separate_samples():
     agree(small_model(torch.float32), prefix, [Encoded(prefix, ids, [False] * (len(ids) - 1) + [True]) for ids in rest], 1e-5)
 
 
-def test_make_pack_d11_labels_are_the_masked_tokens_and_rows_stand_before_them():
+def test_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
     questions = [Encoded([5, 6], [10, 11, 12], [False, True, True]), Encoded([5, 6], [20, 21], [True, False])]
     pack = make_pack([5, 6], questions)
     assert pack.labels.tolist() == [11, 12, 20]

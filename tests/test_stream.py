@@ -30,7 +30,7 @@ def folder(tmp_path, toy_scene, toy_proposals):
     return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
 
 
-def test_open_stream_f7_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(folder):
+def test_open_stream_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(folder):
     settings = config(folder)
     stream = open_stream(settings)
     assert (stream.num_groups, stream.num_samples) == (4, 7)

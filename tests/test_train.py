@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,7 +109,7 @@ def test_train_figures_do_not_change_the_run(folder, tmp_path):
     assert len(log(tmp_path / "with", "eval")) == 7
 
 
-def test_train_f5_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
+def test_train_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
     for name, questions in (("two", 4), ("four", 2)):  # packs of a step that takes all seven samples
         settings = config(
             folder, data__questions_per_scene=questions, train__global_batch=8, train__num_steps=1, lora__dropout=0.0
@@ -207,9 +208,26 @@ def test_train_resume_of_a_finished_run_leaves_its_adapter(folder, tmp_path, cap
     assert train(settings, out, resume="latest", evaluate=lambda *_: {"x": 2.0}) == out / "adapter"
     assert "the run is finished, all 1 steps" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (out / "adapter").iterdir()} | {out: (out / "log.jsonl").read_bytes()} == before
-    (out / "adapter" / "grand3d.json").unlink()
+    shutil.rmtree(out / "adapter")  # stopped between its last checkpoint and the adapter
     train(settings, out, resume="latest", evaluate=lambda *_: {"x": 2.0})
-    assert json.loads((out / "adapter" / "grand3d.json").read_text())["metrics"] == {"x": 2.0}
+    assert log(out, "eval") == [{"x": 1.0}, {"x": 1.0}]  # of the start and of the last step, once each
+    assert json.loads((out / "adapter" / "grand3d.json").read_text())["metrics"] == {"x": 1.0}
+    shutil.rmtree(out / "adapter")
+    (out / "log.jsonl").unlink()
+    train(settings, out, resume="latest", evaluate=lambda *_: {"x": 3.0})
+    assert json.loads((out / "adapter" / "grand3d.json").read_text())["metrics"] == {"x": 3.0}
+
+
+def test_train_from_another_adapter_resumes_bit_for_bit_without_it(folder, tmp_path):
+    first, whole, half = tmp_path / "first", tmp_path / "whole", tmp_path / "half"
+    train(config(folder, train__num_steps=1), first)
+    settings = config(folder, lora__start=str(first), train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
+    train(settings, whole)
+    shutil.copytree(whole / "checkpoints" / "step_1", half / "checkpoints" / "step_1")
+    shutil.rmtree(first)
+    train(settings, half, resume="latest")
+    assert log(half) == log(whole)[1:]
+    assert equal(adapter(half), adapter(whole))
 
 
 def test_train_resumed_learns_in_training_mode(folder, tmp_path, monkeypatch):
