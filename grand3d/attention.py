@@ -1,19 +1,22 @@
-"""Attention over a packed sequence: one scene prefix, then K suffixes that do not see each other.
+"""Attention over a packed row: scenes one after the other, each a prefix with K suffixes that do not see each other.
 
 Registered with transformers under one name, ``ATTENTION``. Without a layout (generation, scoring) it is SDPA as usual.
-With one it computes, for the prefix, causal attention and, for each suffix, attention to the whole prefix and causally to
-itself. No (P + S) x (P + S) matrix is made. How, by device:
+With one, prefix tokens attend causally to their prefix; suffix tokens to their scene's whole prefix and causally to their
+own suffix. Four back ends do that, with the same outputs and gradients:
 
-- CPU: two calls of the fused kernel, suffixes against the prefix and suffixes against themselves, merged by their
-  log-sum-exp. Merged outputs and log-sum-exps are also what the kernel's backward pass needs for exact gradients.
-- elsewhere: suffixes padded to a rectangle, keys of the prefix repeated for each, fused causal attention aligned to the end.
-- ``flash``: the same without padding, through flash-attn's variable-length kernel.
+- ``split``: suffixes against the prefix and suffixes against themselves, merged by their log-sum-exp; no token pair is
+  computed that the mask would hide, nothing is repeated or padded. Fused kernels on a CPU, and on CUDA in bf16 or fp16.
+- ``flex``: FlexAttention with a block mask; CUDA, any number format, also GPUs without FlashAttention's kernel.
+- ``flash``: the package flash-attn, its variable-length kernel, each suffix with a copy of its prefix's keys; CUDA.
+- ``dense``: one additive mask over all pairs. The plain way, for any device, against which the others are tested.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -21,19 +24,20 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from grand3d.errors import import_extra
+from grand3d.errors import GrandError, import_extra
 
 ATTENTION = "grand3d"
+BackEnd = Literal["split", "flex", "flash", "dense"]
 BOX = 8
-"""Suffixes padded together; more waste padding, fewer make many small calls."""
+"""Suffixes padded together on a CPU; more waste padding, fewer make many small calls."""
 
 
 class Box(NamedTuple):
     """N suffix tokens of k suffixes as a rectangle of r columns, r = the longest of them.
 
     Attributes:
-        rectangle: (k, r) index into the S suffix tokens; padding repeats a suffix's last token.
-        tokens: (N,) the tokens of these suffixes, among the S.
+        rectangle: (k, r) index into the row's T tokens; padding repeats a suffix's last token.
+        tokens: (N,) the tokens of these suffixes, among the T.
         places: (N,) where they stand in the flattened rectangle.
     """
 
@@ -44,43 +48,98 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of a pack belong.
+    """Where the tokens of a row of T tokens belong.
 
     Attributes:
-        num_prefix: P, tokens of the shared prefix.
-        lengths: Tokens of each suffix, K numbers, all > 0, in the order they stand.
+        scenes: For each scene the positions (start, cut, end): its prefix is start .. cut, its suffixes are cut .. end.
+        lengths: Tokens of each suffix of each scene, all > 0, in the order they stand.
         boxes: All suffixes, a few of similar length together, each few padded to a rectangle.
-        flash: Use flash-attn.
+        scene_of: (T,) number of the scene each token belongs to.
+        part_of: (T,) 0 for tokens of a prefix, else the number of the suffix, counted over the whole row from 1.
     """
 
-    num_prefix: int
-    lengths: tuple[int, ...]
+    scenes: tuple[tuple[int, int, int], ...]
+    lengths: tuple[tuple[int, ...], ...]
     boxes: tuple[Box, ...]
-    flash: bool = False
+    scene_of: torch.Tensor
+    part_of: torch.Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.scenes[-1][2]
 
     def to(self, device: Any) -> Layout:
-        return replace(self, boxes=tuple(Box(*(index.to(device) for index in box)) for box in self.boxes))
+        boxes = tuple(Box(*(index.to(device) for index in box)) for box in self.boxes)
+        return replace(self, boxes=boxes, scene_of=self.scene_of.to(device), part_of=self.part_of.to(device))
 
 
-def make_layout(num_prefix: int, lengths: list[int], flash: bool = False) -> Layout:
-    """The layout of a prefix of ``num_prefix`` tokens and suffixes of ``lengths`` tokens."""
-    sizes = torch.tensor(lengths)
-    starts = torch.cumsum(sizes, 0) - sizes
-    boxes = []
+def make_layout(groups: list[tuple[int, list[int]]]) -> Layout:
+    """The layout of a row of scenes, each a prefix of so many tokens and suffixes of these lengths."""
+    scenes, starts, position = [], [], 0
+    for num_prefix, lengths in groups:
+        cut = position + num_prefix
+        scenes.append((position, cut, cut + sum(lengths)))
+        position = cut
+        for length in lengths:
+            starts.append(position)
+            position += length
+    sizes = torch.tensor([length for _, lengths in groups for length in lengths])
+    begin, boxes = torch.tensor(starts), []
     for few in torch.argsort(sizes, stable=True).split(BOX):
         steps = torch.arange(int(sizes[few].max()))
         inside = steps < sizes[few, None]
-        rectangle = starts[few, None] + torch.minimum(steps, sizes[few, None] - 1)
+        rectangle = begin[few, None] + torch.minimum(steps, sizes[few, None] - 1)
         boxes.append(Box(rectangle, rectangle[inside], inside.flatten().nonzero().flatten()))
-    return Layout(num_prefix, tuple(lengths), tuple(boxes), flash)
+    scene_of, part_of = torch.zeros(position, dtype=torch.long), torch.zeros(position, dtype=torch.long)
+    for number, (start, _, end) in enumerate(scenes):
+        scene_of[start:end] = number
+    for number, (start, size) in enumerate(zip(starts, sizes.tolist(), strict=True)):
+        part_of[start : start + size] = number + 1
+    return Layout(tuple(scenes), tuple(tuple(lengths) for _, lengths in groups), tuple(boxes), scene_of, part_of)
 
 
-def dense_mask(num_prefix: int, lengths: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """The same pattern as one additive (1, 1, P + S, P + S) mask: the plain way, against which the fast one is tested."""
-    owner = torch.cat([torch.full((n,), i) for i, n in enumerate([num_prefix, *lengths])])
-    causal = torch.ones(len(owner), len(owner), dtype=torch.bool).tril()
-    seen = causal & ((owner[None, :] == 0) | (owner[None, :] == owner[:, None]))
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+def choose(wanted: str, device: torch.device, dtype: torch.dtype) -> BackEnd:
+    """The back end for packed rows on a device.
+
+    Args:
+        wanted: ``auto`` or a back end's name.
+
+    Raises:
+        GrandError: If the one asked for cannot run there.
+    """
+    half, cuda = dtype in (torch.bfloat16, torch.float16), device.type == "cuda"
+    if wanted == "auto":
+        if device.type == "cpu":
+            return "split"
+        if not cuda:
+            return "dense"
+        return "split" if half and torch.cuda.get_device_capability(device) >= (8, 0) else "flex"
+    if wanted == "split" and device.type != "cpu" and not (cuda and half and torch.cuda.get_device_capability(device) >= (8, 0)):
+        raise GrandError(
+            f"model.attention is 'split', which runs on a CPU, and on NVIDIA GPUs from Ampere on in bf16 or fp16; seen {device.type} "
+            f"and {dtype}; take 'auto'"
+        )
+    if wanted == "flex" and not cuda:
+        raise GrandError("model.attention is 'flex': FlexAttention trains on CUDA only (PyTorch has no backward pass on a CPU); take 'auto'")
+    if wanted == "flash" and not (cuda and half and importlib.util.find_spec("flash_attn")):
+        raise GrandError(
+            f"model.attention is 'flash', which needs an NVIDIA GPU, bf16 or fp16 (seen {device.type} and {dtype}) and: "
+            "pip install 'grand3d[flash]'; or take 'auto'"
+        )
+    return wanted  # type: ignore[return-value]
+
+
+class Packed(NamedTuple):
+    """What the attention of a packed row is told: its layout, the back end, and for ``flex`` the ready block mask."""
+
+    layout: Layout
+    back_end: BackEnd
+    block_mask: Any = None
+
+
+def packed(layout: Layout, back_end: BackEnd) -> Packed:
+    """The layout, already on its device, made ready for all layers of a forward pass."""
+    return Packed(layout, back_end, _block_mask(layout) if back_end == "flex" else None)
 
 
 def attend(
@@ -91,183 +150,91 @@ def attend(
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    layout: Layout | None = None,
+    packed: Packed | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """The function transformers calls in every layer. query (1, H, T, D), key and value (1, KV, T, D) -> (1, T, H, D)."""
-    if layout is None:
+    if packed is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs)
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if query.device.type == "cpu" and not layout.flash:
-        return _Packed.apply(query, key, value, layout, scale), None
-    sizes = (layout.num_prefix, sum(layout.lengths))
-    (query_prefix, query), (key_prefix, key), (value_prefix, value) = (x.split(sizes, dim=2) for x in (query, key, value))
-    heads = query.shape[1]
-    first = F.scaled_dot_product_attention(
-        query_prefix, _repeat(key_prefix, heads), _repeat(value_prefix, heads), is_causal=True, scale=scale
-    )
-    suffixes = _flash_suffixes if layout.flash else rectangle_suffixes
-    rest = suffixes(query, key_prefix, value_prefix, key, value, layout, scale)
-    return torch.cat((first, rest), dim=2).transpose(1, 2), None
+    from grand3d import kernels
+
+    layout, scale = packed.layout, query.shape[-1] ** -0.5 if scaling is None else scaling
+    if packed.back_end == "split":
+        kernel = kernels.OnCpu if query.device.type == "cpu" else kernels.Varlen
+        return kernel.apply(query, key, value, layout, scale), None
+    if packed.back_end == "flex":
+        out = _flex()(query, key, value, block_mask=packed.block_mask, scale=scale, enable_gqa=query.shape[1] != key.shape[1])
+        return out.transpose(1, 2), None
+    return _flash(query, key, value, layout, scale), None
 
 
-def rectangle_suffixes(
-    query: torch.Tensor,
-    key_prefix: torch.Tensor,
-    value_prefix: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    layout: Layout,
-    scale: float,
-) -> torch.Tensor:
-    """Suffix attention by fused calls over a few suffixes as a batch; (1, H, S, D)."""
-    from torch.nn.attention.bias import causal_lower_right
-
-    heads, result = query.shape[1], torch.empty_like(query)
-    for box in layout.boxes:
-        rows, columns = box.rectangle.shape
-        keys, values = (
-            _repeat(torch.cat((prefix.expand(rows, -1, -1, -1), _rectangle(own, box)), dim=2), heads)
-            for prefix, own in ((key_prefix, key), (value_prefix, value))
-        )
-        mask = causal_lower_right(columns, layout.num_prefix + columns)
-        out = F.scaled_dot_product_attention(_rectangle(query, box), keys, values, attn_mask=mask, scale=scale)
-        result = result.index_copy(2, box.tokens, _flat(out, box))
-    return result
+def visible(layout: Layout) -> torch.Tensor:
+    """(T, T) bool: whether the token of the row sees the token of the column."""
+    index = torch.arange(layout.num_tokens, device=layout.scene_of.device)
+    return _sees(layout)(0, 0, index[:, None], index[None, :])
 
 
-def _flash_suffixes(
-    query: torch.Tensor,
-    key_prefix: torch.Tensor,
-    value_prefix: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    layout: Layout,
-    scale: float,
-) -> torch.Tensor:
+def dense_mask(layout: Layout, dtype: torch.dtype) -> torch.Tensor:
+    """The pattern as one additive (1, 1, T, T) mask."""
+    seen = visible(layout)
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+
+
+def _sees(layout: Layout) -> Any:
+    scene_of, part_of = layout.scene_of, layout.part_of
+
+    def sees(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        own = (part_of[key] == 0) | (part_of[key] == part_of[query])
+        return (key <= query) & (scene_of[key] == scene_of[query]) & own
+
+    return sees
+
+
+def _block_mask(layout: Layout) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    make = torch.compile(create_block_mask, dynamic=True) if layout.scene_of.is_cuda else create_block_mask
+    size = layout.num_tokens
+    return make(_sees(layout), None, None, size, size, device=layout.scene_of.device.type)
+
+
+@cache
+def _flex() -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True) if torch.cuda.is_available() else flex_attention
+
+
+def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float) -> torch.Tensor:
     flash = import_extra("flash_attn", "flash")
-    lengths = torch.tensor(layout.lengths)
+    source, query_sizes, key_sizes = [], [], []  # each prefix alone, then each of its suffixes behind a copy of the prefix
+    for (start, cut, _), lengths in zip(layout.scenes, layout.lengths, strict=True):
+        source.append(torch.arange(start, cut))
+        query_sizes.append(cut - start)
+        key_sizes.append(cut - start)
+        position = cut
+        for length in lengths:
+            source += [torch.arange(start, cut), torch.arange(position, position + length)]
+            query_sizes.append(length)
+            key_sizes.append(cut - start + length)
+            position += length
+    index = torch.cat(source).to(query.device)
 
-    def with_prefix(prefix: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        pieces = own[0].transpose(0, 1).split(layout.lengths)
-        return torch.cat([part for piece in pieces for part in (prefix[0].transpose(0, 1), piece)])
+    def ends(sizes: list[int]) -> torch.Tensor:
+        return F.pad(torch.tensor(sizes).cumsum(0), (1, 0)).to(query.device, torch.int32)
 
-    def bounds(sizes: torch.Tensor) -> torch.Tensor:
-        return F.pad(torch.cumsum(sizes, 0), (1, 0)).to(query.device, torch.int32)
-
-    longest = max(layout.lengths)
     out = flash.flash_attn_varlen_func(
         query[0].transpose(0, 1),
-        with_prefix(key_prefix, key),
-        with_prefix(value_prefix, value),
-        cu_seqlens_q=bounds(lengths),
-        cu_seqlens_k=bounds(lengths + layout.num_prefix),
-        max_seqlen_q=longest,
-        max_seqlen_k=layout.num_prefix + longest,
+        key[0].transpose(0, 1)[index],
+        value[0].transpose(0, 1)[index],
+        cu_seqlens_q=ends(query_sizes),
+        cu_seqlens_k=ends(key_sizes),
+        max_seqlen_q=max(query_sizes),
+        max_seqlen_k=max(key_sizes),
         softmax_scale=scale,
         causal=True,  # aligned to the end of the keys: a suffix sees the whole prefix
     )
-    return out.transpose(0, 1)[None]
-
-
-_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-
-
-class _Packed(torch.autograd.Function):
-    """Attention of a whole pack on a CPU: query (1, H, T, D), key and value (1, KV, T, D) -> (1, T, H, D).
-
-    Forward and backward pass are written out so that no part is copied or padded with zeros on its way back.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query, key, value, layout: Layout, scale: float):
-        heads, cut = query.shape[1], layout.num_prefix
-        prefix, suffix = _halves(query, key, value, cut)
-        first, first_lse = _forward(prefix[0], _repeat(prefix[1], heads), _repeat(prefix[2], heads), 0.0, True, scale=scale)
-        # query heads that share a key head stand in one long row of queries, so the prefix is not repeated
-        out, lse = _forward(_fold(suffix[0], key.shape[1]), prefix[1], prefix[2], 0.0, False, scale=scale)
-        out, lse = out.reshape(suffix[0].shape), lse.reshape(suffix[0].shape[:3])
-        own, own_lse = torch.empty_like(out), torch.empty_like(lse)
-        for box in layout.boxes:
-            box_out, box_lse = _forward(*(_repeat(_rectangle(x, box), heads) for x in suffix), 0.0, True, scale=scale)
-            own[:, :, box.tokens] = _flat(box_out, box)
-            own_lse[:, :, box.tokens] = _flat(box_lse.unsqueeze(-1), box).squeeze(-1)
-        total = torch.logaddexp(lse, own_lse)
-        result = query.new_empty(1, query.shape[2], heads, query.shape[3])
-        result[:, :cut] = first.transpose(1, 2)
-        merged = out * (lse - total).exp().unsqueeze(-1) + own * (own_lse - total).exp().unsqueeze(-1)
-        result[:, cut:] = merged.transpose(1, 2)
-        ctx.save_for_backward(query, key, value, result, first_lse, total)
-        ctx.layout, ctx.scale = layout, scale
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad):
-        query, key, value, result, first_lse, lse = ctx.saved_tensors
-        layout, scale, heads, groups, cut = ctx.layout, ctx.scale, query.shape[1], key.shape[1], ctx.layout.num_prefix
-        prefix, suffix = _halves(query, key, value, cut)
-        (grad_prefix, out_prefix), (grad_suffix, out_suffix) = _halves(grad.transpose(1, 2), result.transpose(1, 2), None, cut)
-        d_query, d_key, d_value = (torch.empty_like(x) for x in (query, key, value))
-
-        spread = [prefix[0], _repeat(prefix[1], heads), _repeat(prefix[2], heads)]
-        d_first = _backward(grad_prefix, *spread, out_prefix, first_lse, 0.0, True, scale=scale)
-
-        folded = [_fold(x, groups) for x in (grad_suffix, suffix[0], out_suffix)]
-        d_scene = _backward(
-            folded[0], folded[1], prefix[1], prefix[2], folded[2], lse.reshape(1, groups, -1), 0.0, False, scale=scale
-        )
-
-        d_query[:, :, cut:] = d_scene[0].reshape(suffix[0].shape)
-        for box in layout.boxes:
-            spread = [_repeat(_rectangle(x, box), heads) for x in suffix]
-            # padding carries no gradient: its rows of the incoming one are zero
-            box_grad = grad.new_zeros(heads, box.rectangle.numel(), grad.shape[-1])
-            box_grad[:, box.places] = grad_suffix[0][:, box.tokens]
-            box_grad = box_grad.view(heads, *box.rectangle.shape, -1).transpose(0, 1)
-            box_lse = _rectangle(lse.unsqueeze(-1), box).squeeze(-1)
-            d_own = _backward(box_grad, *spread, _rectangle(out_suffix, box), box_lse, 0.0, True, scale=scale)
-            d_query[0].index_add_(1, cut + box.tokens, _flat(d_own[0], box)[0])
-            for whole, number in ((d_key, 1), (d_value, 2)):
-                whole[:, :, cut + box.tokens] = _gather(_flat(d_own[number], box), groups)
-        d_query[:, :, :cut] = d_first[0]
-        for whole, number in ((d_key, 1), (d_value, 2)):
-            torch.add(_gather(d_first[number], groups), d_scene[number], out=whole[:, :, :cut])
-        return d_query, d_key, d_value, None, None
-
-
-def _halves(query: Any, key: Any, value: Any, cut: int) -> tuple[list[Any], list[Any]]:
-    """The prefix parts and the suffix parts of tensors (1, heads, T, D)."""
-    tensors = [x for x in (query, key, value) if x is not None]
-    return [x[:, :, :cut] for x in tensors], [x[:, :, cut:] for x in tensors]
-
-
-def _gather(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """(1, H, T, D) -> (1, KV, T, D): the sum over the query heads that share a key head; undoes ``_repeat`` for gradients."""
-    return x if x.shape[1] == groups else x.reshape(1, groups, -1, *x.shape[2:]).sum(2)
-
-
-def _repeat(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """(B, KV, T, D) -> (B, heads, T, D): each key head once for every query head that uses it."""
-    batch, groups, *rest = x.shape
-    if groups == heads:
-        return x
-    return x[:, :, None].expand(batch, groups, heads // groups, *rest).reshape(batch, heads, *rest)
-
-
-def _fold(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """(1, H, S, D) -> (1, KV, H / KV * S, D)."""
-    return x.reshape(1, groups, -1, x.shape[-1])
-
-
-def _rectangle(x: torch.Tensor, box: Box) -> torch.Tensor:
-    """(1, H, S, D) -> (k, H, r, D)."""
-    return x[0][:, box.rectangle].transpose(0, 1)
-
-
-def _flat(x: torch.Tensor, box: Box) -> torch.Tensor:
-    """(k, H, r, D) -> (1, H, N, D), padding left out."""
-    return x.transpose(0, 1).flatten(1, 2)[None, :, box.places]
+    return out[None]
 
 
 AttentionInterface.register(ATTENTION, attend)

@@ -1,7 +1,7 @@
-"""Packing: one scene prefix with K questions behind it, as one sequence.
+"""Packing: scenes, each once with the questions about it behind it, as one row of tokens.
 
-The prefix is computed once for all questions. Each question's positions start again at the end of the prefix and it sees
-the prefix and itself, so losses and gradients are those of K separate samples.
+A scene's prefix is computed once for all its questions. Each question's positions start again at the end of the prefix and
+it sees the prefix and itself, so losses and gradients are those of separate samples (docs/shared_prefix.md).
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from grand3d.attention import Layout, dense_mask, make_layout
+from grand3d.attention import BackEnd, Layout, dense_mask, make_layout, packed
 from grand3d.errors import GrandError
 from grand3d.tokens import Encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Tensors of one pack with P prefix tokens and S suffix tokens in all, T = P + S.
+    """Tensors of one row of T tokens: scenes one after the other, each a prefix with its questions' suffixes behind it.
 
     Attributes:
         input_ids: (1, T).
-        position_ids: (1, T), 0 .. P - 1, then P, P + 1, ... anew for each suffix.
-        rows: (L,) positions in the sequence whose next token is trained.
+        position_ids: (1, T), for a scene with a prefix of P tokens 0 .. P - 1, then P, P + 1, ... anew for each suffix.
+        rows: (L,) positions in the row whose next token is trained.
         labels: (L,) that next token.
-        layout: Where suffixes begin and end.
-        num_samples: K.
+        layout: Where scenes and suffixes begin and end.
+        num_samples: Questions in the row.
     """
 
     input_ids: torch.Tensor
@@ -52,54 +52,82 @@ class Pack:
         return replace(self, **moved)
 
 
-def make_pack(prefix: Sequence[int], suffixes: Sequence[Encoded], flash: bool = False) -> Pack:
-    """Lay K encoded questions behind their shared prefix.
+def make_pack(groups: Sequence[Sequence[Encoded]]) -> Pack:
+    """Lay groups of encoded questions behind each other, each behind the prefix that its questions share.
 
     Raises:
-        GrandError: If there is no question, one does not have this prefix, or one has no trained token.
+        GrandError: If a group is empty, its questions differ in their prefix, or one has no trained token.
     """
-    if not suffixes:
-        raise GrandError("a pack needs at least one question")
-    prefix = list(prefix)
-    ids, positions, rows, labels = list(prefix), list(range(len(prefix))), [], []
-    for number, encoded in enumerate(suffixes):
-        if encoded.prefix != prefix:
-            raise GrandError(
-                f"question {number} of the pack has another scene prefix than the pack; only questions about one scene share one"
-            )
-        if not any(encoded.mask):
-            raise GrandError(f"question {number} of the pack has no trained token; does it have an answer?")
-        start = len(ids)
-        for offset, (token, trained) in enumerate(zip(encoded.suffix, encoded.mask, strict=True)):
-            if trained:
-                # the token before a suffix's first one is the prefix's last, wherever the suffix stands
-                rows.append(start + offset - 1 if offset else len(prefix) - 1)
-                labels.append(token)
-        ids += encoded.suffix
-        positions += range(len(prefix), len(prefix) + len(encoded.suffix))
+    ids: list[int] = []
+    positions: list[int] = []
+    rows: list[int] = []
+    labels: list[int] = []
+    if not groups or not all(groups):
+        raise GrandError("a pack needs at least one question of each scene")
+    for group in groups:
+        prefix = group[0].prefix
+        ids += prefix
+        positions += range(len(prefix))
+        last = len(ids) - 1
+        for number, encoded in enumerate(group):
+            if encoded.prefix != prefix:
+                raise GrandError(
+                    f"question {number} of the pack has another scene prefix than its group; only questions about one scene share one"
+                )
+            if not any(encoded.mask):
+                raise GrandError(f"question {number} of the pack has no trained token; does it have an answer?")
+            start = len(ids)
+            for offset, (token, trained) in enumerate(zip(encoded.suffix, encoded.mask, strict=True)):
+                if trained:
+                    # the token before a suffix's first one is the prefix's last, wherever the suffix stands
+                    rows.append(start + offset - 1 if offset else last)
+                    labels.append(token)
+            ids += encoded.suffix
+            positions += range(len(prefix), len(prefix) + len(encoded.suffix))
     return Pack(
         torch.tensor([ids]),
         torch.tensor([positions]),
         torch.tensor(rows),
         torch.tensor(labels),
-        make_layout(len(prefix), [len(encoded.suffix) for encoded in suffixes], flash),
-        len(suffixes),
+        make_layout([(len(group[0].prefix), [len(encoded.suffix) for encoded in group]) for group in groups]),
+        sum(map(len, groups)),
     )
 
 
-def pack_loss(model: Any, pack: Pack, attention: str = "auto") -> tuple[torch.Tensor, int]:
+def fill_rows(sizes: Sequence[int], budget: int) -> list[list[int]]:
+    """Put groups of so many tokens into as few rows as it simply takes; the indices of each row's groups.
+
+    First fit, longest first: rows come out nearly full and of like length. A group above the budget has a row of its own.
+    """
+    rows: list[list[int]] = []
+    free: list[int] = []
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        row = next((r for r, left in enumerate(free) if sizes[index] <= left), None)
+        if row is None:
+            rows.append([index])
+            free.append(budget - sizes[index])
+        else:
+            rows[row].append(index)
+            free[row] -= sizes[index]
+    return rows
+
+
+def pack_loss(model: Any, pack: Pack, back_end: BackEnd) -> tuple[torch.Tensor, int]:
     """Summed cross entropy of a pack's label tokens, and their number.
 
     Args:
-        model: A causal language model loaded by ``model.load_base``, with or without an adapter or a wrapper of accelerate's.
-        attention: ``dense`` takes the plain mask; everything else the split attention of ``attention.attend``.
+        model: A causal language model loaded by ``model.load_base``, with or without an adapter or a wrapper of accelerate's,
+            on the pack's device.
+        back_end: As ``attention.choose`` gives it.
     """
-    if attention == "dense":
-        dtype = next(model.parameters()).dtype
-        how = {"attention_mask": dense_mask(pack.layout.num_prefix, list(pack.layout.lengths), dtype).to(pack.input_ids.device)}
+    if back_end == "dense":
+        how = {"attention_mask": dense_mask(pack.layout, next(model.parameters()).dtype)}
     else:
         # a ready-made mask of four dimensions keeps transformers from building its own; the layout takes its place
-        how = {"attention_mask": torch.zeros(1, 1, 1, 1, device=pack.input_ids.device), "layout": pack.layout}
+        how = {
+            "attention_mask": torch.zeros(1, 1, 1, 1, device=pack.input_ids.device),
+            "packed": packed(pack.layout, back_end),
+        }
     out = model(
         input_ids=pack.input_ids,
         position_ids=pack.position_ids,

@@ -1,6 +1,7 @@
-"""A scene as prompt text, and back: two forms, an id map, a token budget.
+"""A scene as prompt text, and back: three forms, an id map, a token budget.
 
 ``table``: one line an object, whole centimetres, objects with the same box merged.
+``coord``: the same objects with one token a number and one an id, which a base must learn (``added_tokens``).
 ``grand``: the scene text of 3D-GRAND's own prompts, byte for byte.
 """
 
@@ -14,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from grand3d.errors import GrandError
 from grand3d.scene import Object, Scene, Triple, confidence
 
-FORMS = ("table", "grand")
+FORMS = ("table", "coord", "grand")
+MERGING = ("table", "coord")
+"""Forms in which objects with the same box stand once."""
+NUM_IDS = 128
+LOWEST, HIGHEST = -256, 511  # what a number of ``coord`` may be, in steps
+COORD_STEP = 3  # cm; the numbers then reach from -7.7 m to 15.3 m
 TABLE_HEADER = "label and id: center x y z, size x y z in cm"
 
 _GRAND_START, _GRAND_END = "%%%% Object-centric context:", "%%%%"
@@ -25,6 +31,8 @@ _PLAIN_LABEL = re.compile(rf"{_WORD}(?:(?: & |[ /]){_WORD})*")
 _TABLE_LINE = re.compile(
     r" (.*[^0-9])([0-9]+) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})"
 )
+_COORD_HEADER = re.compile(r"steps of ([0-9]{1,9}) cm from (-?[0-9]{1,12}) (-?[0-9]{1,12}) (-?[0-9]{1,12})\n")
+_COORD_ITEM = re.compile(rf" ([^<>]+)<obj_([0-9]+)>{'<c_(-?[0-9]{1,3})>' * 6}")
 _GRAND_ID = re.compile(r" <obj_([0-9]+)>: \{")
 _GRAND_KEY = re.compile(r"(?:, )?'(category|description|centroid|extent)': ")
 _GRAND_NUMBERS = re.compile(r"\[(-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2})\]")
@@ -97,7 +105,7 @@ def write_scene(scene: Scene, form: str = "table") -> SceneText:
         GrandError: For an unknown form.
     """
     _form(form)
-    shown, same = merge_duplicates(scene) if form == "table" else (scene, {})
+    shown, same = merge_duplicates(scene) if form in MERGING else (scene, {})
     own = {item.object_id: item.category for item in scene.objects}
     labels = tuple(own[item.object_id] for item in shown.objects)
     return SceneText(_text(shown.objects, form), shown.object_ids, same, labels=labels)
@@ -106,6 +114,8 @@ def write_scene(scene: Scene, form: str = "table") -> SceneText:
 def _text(objects: Collection[Object], form: str) -> str:
     if form == "table":
         return "\n".join([TABLE_HEADER, *(_table_line(k, item) for k, item in enumerate(objects))])
+    if form == "coord":
+        return _coord_text(objects)
     return _GRAND_START + "".join(_grand_item(k, item) for k, item in enumerate(objects)) + _GRAND_END
 
 
@@ -113,6 +123,52 @@ def _table_line(k: int, item: Object) -> str:
     # The id right behind the label: what followed a word is what a language model recalls most easily. The blank in front
     # makes the label the same tokens as in a sentence.
     return f" {_label(item.category)}{k} {' '.join(map(str, _centimetres(item)))}"
+
+
+def added_tokens(form: str) -> tuple[str, ...]:
+    """Words that a tokenizer must know as one token each before it reads scene texts of this form."""
+    _form(form)
+    if form != "coord":
+        return ()
+    return tuple(f"<obj_{k}>" for k in range(NUM_IDS)) + tuple(f"<c_{k}>" for k in range(LOWEST, HIGHEST + 1))
+
+
+def _coord_text(objects: Collection[Object]) -> str:
+    """All numbers count steps of 3 cm from the origin; a scene that reaches farther says its own steps and origin first."""
+    boxes = [_centimetres(item) for item in objects]
+    step, origin = COORD_STEP, [0, 0, 0]
+    if any(not LOWEST <= _steps(value, step) <= HIGHEST for box in boxes for value in box):
+        origin = [min(box[axis] for box in boxes) for axis in range(3)]
+        places = [box[axis] - origin[axis] for box in boxes for axis in range(3)]
+        widest = max(*places, *(value for box in boxes for value in box[3:]))
+        step = max(step, -(-2 * widest // (2 * HIGHEST + 1)))
+    text = "" if step == COORD_STEP and not any(origin) else f"steps of {step} cm from {' '.join(map(str, origin))}\n"
+    for k, (item, box) in enumerate(zip(objects, boxes, strict=True)):
+        numbers = [value - start for value, start in zip(box[:3], origin, strict=True)] + list(box[3:])
+        text += f" {_label(item.category)}<obj_{k}>" + "".join(f"<c_{_steps(value, step)}>" for value in numbers)
+    return text
+
+
+def _steps(value: int, step: int) -> int:
+    return (2 * value + step) // (2 * step)  # to the nearest, in whole numbers
+
+
+def _read_coord(text: str) -> list[Object]:
+    header = _COORD_HEADER.match(text)
+    step, *origin = (COORD_STEP, 0, 0, 0) if header is None else (int(value) for value in header.groups())
+    objects: list[Object] = []
+    position = 0 if header is None else header.end()
+    while position < len(text):
+        match = _COORD_ITEM.match(text, position)
+        if match is None or match[2] != str(len(objects)):
+            expected = f"' label<obj_{len(objects)}>' and six <c_n>"
+            raise GrandError(f"scene text, character {position}: seen {text[position : position + 40]!r}, expected {expected}")
+        numbers = [int(value) * step for value in match.groups()[2:]]
+        centroid = tuple((a + b) / 100 for a, b in zip(numbers[:3], origin, strict=True))
+        label = _read_label(match[1], 1)
+        objects.append(Object(f"obj_{len(objects)}", label, centroid, tuple(value / 100 for value in numbers[3:])))
+        position = match.end()
+    return objects
 
 
 def _label(label: str) -> str:
@@ -133,13 +189,13 @@ def _grand_item(k: int, item: Object) -> str:
 
 
 def read_scene(text: str, form: str = "table") -> Scene:
-    """Read a scene text back: ids are ``obj_k``, sides and places are rounded to the centimetre.
+    """Read a scene text back: ids are ``obj_k``, sides and places are rounded to the centimetre (``coord``: to its step).
 
     Raises:
         GrandError: If the text is not of the form, with line or position.
     """
     _form(form)
-    objects = _read_table(text) if form == "table" else _read_grand(text)
+    objects = {"table": _read_table, "coord": _read_coord, "grand": _read_grand}[form](text)
     return Scene("prompt", tuple(objects), id_space="prompt")
 
 
@@ -267,7 +323,7 @@ def fit_scene(
     chosen = keep | set(free[:num_free])
     best = replace(scene, objects=tuple(item for item in ranked if item.object_id in chosen))
     own = {item.object_id: item.category for item in scene.objects}
-    shown, same = merge_duplicates(best) if form == "table" else (best, {})
+    shown, same = merge_duplicates(best) if form in MERGING else (best, {})
     kept = {same.get(item, item) for item in keep}
     spare = [item.object_id for item in reversed(shown.objects) if item.object_id not in kept]
 

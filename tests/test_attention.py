@@ -1,7 +1,8 @@
-"""The fast attention of packs against the plain mask: outputs and gradients."""
+"""The fast attention of packed rows against the plain mask: outputs and gradients."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -14,22 +15,26 @@ pytest.importorskip("transformers")
 
 from torch.nn import functional as F  # noqa: E402
 
-from grand3d.attention import attend, dense_mask, make_layout, rectangle_suffixes  # noqa: E402
+from grand3d import attention, kernels  # noqa: E402
+from grand3d.attention import attend, choose, dense_mask, make_layout, packed, visible  # noqa: E402
+from grand3d.errors import GrandError  # noqa: E402
 
 MODULE = SimpleNamespace(is_causal=True, num_key_value_groups=1, training=False)
-LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=10)
+GROUPS = st.lists(st.tuples(st.integers(1, 12), st.lists(st.integers(1, 9), min_size=1, max_size=10)), min_size=1, max_size=3)
+HEADS = st.sampled_from([(4, 4), (4, 2), (3, 1)])
+EDGES = [[(1, [1])], [(1, [1]), (1, [1])], [(5, [3, 1, 2])], [(2, [1, 1, 1]), (7, [4])], [(12, [9] * 10)]]
 
 
-def tensors(num_prefix: int, lengths: list[int], heads: int = 4, groups: int = 2, dtype=torch.float64, seed: int = 0):
+def tensors(groups, heads: int = 4, key_heads: int = 2, dtype=torch.float64, seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
-    total = num_prefix + sum(lengths)
-    shapes = ((1, heads, total, 8), (1, groups, total, 8), (1, groups, total, 8), (1, total, heads, 8))
+    total = sum(num_prefix + sum(lengths) for num_prefix, lengths in groups)
+    shapes = ((1, heads, total, 8), (1, key_heads, total, 8), (1, key_heads, total, 8), (1, total, heads, 8))
     return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
-def plain(query, key, value, num_prefix: int, lengths: list[int]):
+def plain(query, key, value, groups):
     repeat = query.shape[1] // key.shape[1]
-    mask = dense_mask(num_prefix, lengths, query.dtype)
+    mask = dense_mask(make_layout(groups), query.dtype)
     key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3).transpose(1, 2)
 
@@ -41,82 +46,181 @@ def compare(out, expected, inputs, grad, tolerance: float) -> None:
         assert (a - b).norm() <= tolerance * (1 + b.norm())
 
 
-def test_dense_mask_two_suffixes_see_the_prefix_and_themselves():
-    seen = dense_mask(2, [1, 2], torch.float32)[0, 0] == 0
-    assert seen.int().tolist() == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
+def run(back_end: str, inputs, groups):
+    return attend(MODULE, *inputs, None, scaling=0.3, packed=packed(make_layout(groups), back_end))[0]
+
+
+def test_visible_two_scenes_see_themselves_and_suffixes_their_prefix():
+    seen = visible(make_layout([(2, [1, 2]), (1, [1])]))
+    assert seen.int().tolist() == [
+        [1, 0, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0, 0],
+        [1, 1, 0, 1, 0, 0, 0],
+        [1, 1, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0, 1, 1],
+    ]
 
 
 def test_make_layout_lengths_of_2_and_1_repeats_the_last_token_as_padding():
-    (box,) = make_layout(7, [2, 1]).boxes
-    assert box.rectangle.tolist() == [[2, 2], [0, 1]]
-    assert box.tokens.tolist() == [2, 0, 1]
+    (box,) = make_layout([(7, [2, 1])]).boxes
+    assert box.rectangle.tolist() == [[9, 9], [7, 8]]
+    assert box.tokens.tolist() == [9, 7, 8]
     assert box.places.tolist() == [0, 2, 3]
 
 
 def test_make_layout_many_suffixes_stand_with_those_of_their_length():
-    lengths = [9, 1] * 8
-    boxes = make_layout(7, lengths).boxes
+    boxes = make_layout([(7, [9, 1] * 4), (3, [1, 9] * 4)]).boxes
     assert [tuple(box.rectangle.shape) for box in boxes] == [(8, 1), (8, 9)]
-    assert sorted(torch.cat([box.tokens for box in boxes]).tolist()) == list(range(sum(lengths)))
+    assert sorted(torch.cat([box.tokens for box in boxes]).tolist()) == [*range(7, 47), *range(50, 90)]
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 12), LENGTHS, st.sampled_from([(4, 4), (4, 2), (3, 1)]), st.integers(0, 99))
-def test_attend_packed_on_cpu_equals_the_dense_mask(num_prefix, lengths, sizes, seed):
-    *inputs, grad = tensors(num_prefix, lengths, *sizes, seed=seed)
-    out, _ = attend(MODULE, *inputs, None, scaling=0.3, layout=make_layout(num_prefix, lengths))
-    compare(out, plain(*inputs, num_prefix, lengths), inputs, grad, 1e-10)
+@given(GROUPS, HEADS, st.integers(0, 99))
+def test_shared_prefix_split_on_cpu_equals_the_dense_mask(groups, heads, seed):
+    *inputs, grad = tensors(groups, *heads, seed=seed)
+    compare(run("split", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-10)
 
 
-def test_attend_packed_in_single_precision_with_a_long_prefix_equals_the_dense_mask():
-    lengths = [40, 1, 17, 33]
-    *inputs, grad = tensors(600, lengths, dtype=torch.float32)
-    out, _ = attend(MODULE, *inputs, None, scaling=0.3, layout=make_layout(600, lengths))
-    compare(out, plain(*inputs, 600, lengths), inputs, grad, 1e-5)
+def test_shared_prefix_split_in_single_precision_with_a_long_prefix_equals_the_dense_mask():
+    groups = [(600, [40, 1, 17, 33]), (31, [5])]
+    *inputs, grad = tensors(groups, dtype=torch.float32)
+    compare(run("split", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-5)
 
 
-def test_attend_packed_with_very_unlike_scores_stays_finite():
-    lengths = [3, 2]
-    *inputs, grad = tensors(4, lengths)
+def test_shared_prefix_split_with_very_unlike_scores_stays_finite():
+    groups = [(4, [3, 2])]
+    *inputs, grad = tensors(groups)
     inputs = [(x.detach() * 60).requires_grad_() for x in inputs]
-    out, _ = attend(MODULE, *inputs, None, scaling=0.3, layout=make_layout(4, lengths))
-    compare(out, plain(*inputs, 4, lengths), inputs, grad, 1e-9)
+    compare(run("split", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-9)
+
+
+def forward(query, key, value, of_query, of_key, causal, scale):
+    """What the CUDA kernel computes, sequence by sequence with plain products."""
+    outs, sums = [], []
+    for i in range(len(of_query.bounds) - 1):
+        q = query[of_query.bounds[i] : of_query.bounds[i + 1]]
+        k, v = (x[of_key.bounds[i] : of_key.bounds[i + 1]].repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (key, value))
+        assert len(q) <= of_query.longest
+        assert len(k) <= of_key.longest
+        scores = torch.einsum("qhd,khd->hqk", q, k) * scale
+        if causal:
+            hidden = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q)).logical_not()
+            scores = scores.masked_fill(hidden, -torch.inf)
+        outs.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v))
+        sums.append(scores.logsumexp(-1))
+    return torch.cat(outs), torch.cat(sums, 1), torch.zeros(2), torch.zeros(2)
+
+
+def backward(grad, query, key, value, out, lse, of_query, of_key, causal, state, scale):
+    """Its backward pass: probabilities from the given log-sum-exp, their sum with the gradient from the given output."""
+    assert len(state) == 2
+    d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
+    for i in range(len(of_query.bounds) - 1):
+        rows, columns = (slice(b[i], b[i + 1]) for b in (of_query.bounds, of_key.bounds))
+        q, repeat = query[rows], query.shape[1] // key.shape[1]
+        k, v = (x[columns].repeat_interleave(repeat, 1) for x in (key, value))
+        chance = (torch.einsum("qhd,khd->hqk", q, k) * scale - lse[:, rows, None]).exp()
+        if causal:
+            chance = chance * torch.ones(len(q), len(k)).tril(len(k) - len(q))
+        d_chance = torch.einsum("qhd,khd->hqk", grad[rows], v)
+        d_score = chance * (d_chance - (grad[rows] * out[rows]).sum(-1).T[..., None]) * scale
+        d_query[rows] = torch.einsum("hqk,khd->qhd", d_score, k)
+        for whole, wide in (
+            (d_key, torch.einsum("hqk,qhd->khd", d_score, q)),
+            (d_value, torch.einsum("hqk,qhd->khd", chance, grad[rows])),
+        ):
+            whole[columns] = wide.unflatten(1, (-1, repeat)).sum(2)
+    return d_query, d_key, d_value
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(1, 12), LENGTHS)
-def test_rectangle_suffixes_equals_the_dense_mask(num_prefix, lengths):
-    *inputs, grad = tensors(num_prefix, lengths)
-    query, key, value = inputs
-    split = [num_prefix, sum(lengths)]
-    (_, rest), (key_prefix, key_rest), (value_prefix, value_rest) = (x.split(split, 2) for x in inputs)
-    out = rectangle_suffixes(rest, key_prefix, value_prefix, key_rest, value_rest, make_layout(num_prefix, lengths), 0.3)
-    expected = plain(query, key, value, num_prefix, lengths)
-    compare(out.transpose(1, 2), expected[:, num_prefix:], inputs, grad[:, num_prefix:], 1e-10)
+@given(GROUPS, HEADS)
+def test_shared_prefix_variable_length_calls_equal_the_dense_mask(groups, heads):
+    """All of the CUDA path but the kernel, which this stands in for, on a CPU."""
+    *inputs, grad = tensors(groups, *heads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_varlen_forward", forward)
+        patch.setattr(kernels, "_varlen_backward", backward)
+        out = kernels.Varlen.apply(*inputs, make_layout(groups), 0.3)
+        compare(out, plain(*inputs, groups), inputs, grad, 1e-10)
 
 
-def test_attend_flash_calls_the_variable_length_kernel_with_each_suffix_behind_the_prefix(monkeypatch):
+def test_variable_length_kernel_has_the_arguments_that_are_given():
+    names = [argument.name for argument in torch.ops.aten._flash_attention_forward.default._schema.arguments]
+    assert names[:11] == "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask scale".split()
+    names = [argument.name for argument in torch.ops.aten._flash_attention_backward.default._schema.arguments]
+    assert names[:15] == (
+        "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal rng_state unused scale"
+    ).split()
+
+
+@pytest.mark.parametrize("groups", EDGES)
+def test_shared_prefix_flex_equals_the_dense_mask(groups):
+    """FlexAttention without a compiler; it has no backward pass on a CPU."""
+    query, key, value, _ = (x.detach() for x in tensors(groups))
+    with torch.no_grad():
+        out = run("flex", (query, key, value), groups)
+    torch.testing.assert_close(out, plain(query, key, value, groups), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", EDGES)
+def test_shared_prefix_flash_calls_the_kernel_with_each_suffix_behind_its_prefix(monkeypatch, groups):
     def varlen(query, key, value, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, causal):
         assert causal
-        assert (max_seqlen_q, max_seqlen_k) == (3, 8)
-        rows = []
-        for q0, q1, k0, k1 in zip(cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1], cu_seqlens_k[1:], strict=True):
-            q, k, v = (x.transpose(0, 1)[None] for x in (query[q0:q1], key[k0:k1], value[k0:k1]))
-            mask = torch.ones(q1 - q0, k1 - k0, dtype=torch.bool).tril(int((k1 - k0) - (q1 - q0)))
-            k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
-            rows.append(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=softmax_scale)[0].transpose(0, 1))
-        return torch.cat(rows)
+        of_query, of_key = kernels._Ends(cu_seqlens_q, max_seqlen_q), kernels._Ends(cu_seqlens_k, max_seqlen_k)
+        # prefixes stand in front of their suffixes here, so the queries are in the row's order already
+        return forward(query, key, value, of_query, of_key, True, softmax_scale)[0]
 
     kernel = ModuleType("flash_attn")
     kernel.flash_attn_varlen_func = varlen
     monkeypatch.setitem(sys.modules, "flash_attn", kernel)
-    *inputs, grad = tensors(5, [3, 1, 2])
-    out, _ = attend(MODULE, *inputs, None, scaling=0.3, layout=make_layout(5, [3, 1, 2], flash=True))
-    compare(out, plain(*inputs, 5, [3, 1, 2]), inputs, grad, 1e-10)
+    *inputs, grad = tensors(groups)
+    compare(run("flash", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-10)
 
 
 def test_attend_without_a_layout_is_causal_attention():
-    query, key, value, _ = tensors(6, [1], groups=4)
+    query, key, value, _ = tensors([(5, [1])], key_heads=4)
     out, _ = attend(MODULE, query, key, value, None, scaling=0.3)
     expected = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.3).transpose(1, 2)
     torch.testing.assert_close(out, expected)
+
+
+CPU, CUDA, MPS = (torch.device(name) for name in ("cpu", "cuda", "mps"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "dtype", "capability", "expected"),
+    [
+        ("auto", CPU, torch.float32, None, "split"),
+        ("auto", CUDA, torch.bfloat16, (9, 0), "split"),
+        ("auto", CUDA, torch.float32, (9, 0), "flex"),
+        ("auto", CUDA, torch.float16, (7, 5), "flex"),
+        ("auto", MPS, torch.float32, None, "dense"),
+        ("split", CPU, torch.bfloat16, None, "split"),
+        ("dense", CUDA, torch.float32, (9, 0), "dense"),
+        ("flex", CUDA, torch.float32, (7, 5), "flex"),
+    ],
+)
+def test_choose_takes_what_the_device_can(monkeypatch, wanted, device, dtype, capability, expected):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose(wanted, device, dtype) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "dtype", "word"),
+    [
+        ("flex", CPU, torch.float32, "no backward pass on a CPU"),
+        ("flash", CPU, torch.bfloat16, r"grand3d\[flash\]"),
+        ("flash", CUDA, torch.float32, "float32"),
+        ("split", CUDA, torch.float32, "float32"),
+        ("split", MPS, torch.float32, "take 'auto'"),
+    ],
+)
+def test_choose_says_what_is_missing(monkeypatch, wanted, device, dtype, word):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(GrandError, match=word):
+        choose(wanted, device, dtype)
+    assert attention.ATTENTION == "grand3d"

@@ -24,14 +24,14 @@ from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
 CONFIG = Config(model=ModelConfig(base="tiny"), lora=LoraConfig(rank=4, dropout=0.0))
-PACK = make_pack([5, 6, 7], [Encoded([5, 6, 7], [8, 9], [False, True]), Encoded([5, 6, 7], [3, 4, 2], [False, True, True])])
+PACK = make_pack([[Encoded([5, 6, 7], [8, 9], [False, True]), Encoded([5, 6, 7], [3, 4, 2], [False, True, True])]])
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
 
 
 def learn(model, num_steps: int = 3) -> None:
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     for _ in range(num_steps):
-        pack_loss(model.train(), PACK)[0].backward()
+        pack_loss(model.train(), PACK, "split")[0].backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -127,7 +127,7 @@ def test_attach_lora_checkpointing_does_not_change_gradients(tiny_base):
     for checkpointing in (False, True):
         torch.manual_seed(1)
         model = attach_lora(copy.deepcopy(tiny_base[0]), CONFIG.lora, checkpointing).train()
-        pack_loss(model, PACK)[0].backward()
+        pack_loss(model, PACK, "split")[0].backward()
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad]))
     assert torch.equal(*grads)
 

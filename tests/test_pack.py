@@ -14,7 +14,7 @@ from grand3d.attention import ATTENTION  # noqa: E402
 from grand3d.config import LoraConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.model import attach_lora  # noqa: E402
-from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.pack import fill_rows, make_pack, pack_loss  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
 NUM_TOKENS = 61
@@ -51,22 +51,22 @@ def double():
     transformers.models.llama.modeling_llama.LlamaRMSNorm.forward = before
 
 
-def learn(model, packs, attention: str):
+def learn(model, packs, back_end: str):
     """Summed loss and all adapter gradients."""
     model.zero_grad()
-    losses = [pack_loss(model, pack, attention) for pack in packs]
+    losses = [pack_loss(model, pack, back_end) for pack in packs]
     sum(loss for loss, _ in losses).backward()
     grads = torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
     return sum(loss.item() for loss, _ in losses), sum(count for _, count in losses), grads
 
 
-def learn_plainly(model, prefix, questions):
-    """The same by K separate samples, as anyone would write it: full logits, labels of -100 outside the mask."""
+def learn_plainly(model, groups):
+    """The same by separate samples, as anyone would write it: full logits, labels of -100 outside the mask."""
     model.zero_grad()
     total = 0.0
-    for question in questions:
-        ids = torch.tensor([prefix + question.suffix])
-        labels = [-100] * len(prefix) + [
+    for question in (question for group in groups for question in group):
+        ids = torch.tensor([question.prefix + question.suffix])
+        labels = [-100] * len(question.prefix) + [
             t if trained else -100 for t, trained in zip(question.suffix, question.mask, strict=True)
         ]
         logits = model(input_ids=ids).logits[0, :-1]
@@ -76,72 +76,91 @@ def learn_plainly(model, prefix, questions):
     return total, torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
 
 
+TOKEN = st.integers(0, NUM_TOKENS - 1)
+
+
 @st.composite
-def groups(draw):
-    token = st.integers(0, NUM_TOKENS - 1)
-    prefix = draw(st.lists(token, min_size=1, max_size=10))
+def group_of_questions(draw):
+    prefix = draw(st.lists(TOKEN, min_size=1, max_size=10))
     questions = []
     for _ in range(draw(st.integers(1, 4))):
-        suffix = draw(st.lists(token, min_size=1, max_size=7))
+        suffix = draw(st.lists(TOKEN, min_size=1, max_size=7))
         mask = draw(st.lists(st.booleans(), min_size=len(suffix), max_size=len(suffix)))
         mask[-1] = True
         questions.append(Encoded(prefix, suffix, mask))
-    return prefix, questions
+    return questions
 
 
-def agree(model, prefix, questions, tolerance: float) -> None:
-    expected_loss, expected_grads = learn_plainly(model, prefix, questions)
-    for attention in ("dense", "split"):
-        loss, count, grads = learn(model, [make_pack(prefix, questions)], attention)
-        assert count == sum(sum(question.mask) for question in questions)
-        assert loss == pytest.approx(expected_loss, rel=tolerance)
-        assert (grads - expected_grads).norm() <= tolerance * expected_grads.norm(), attention
+def agree(model, groups, tolerance: float) -> None:
+    expected_loss, expected_grads = learn_plainly(model, groups)
+    for back_end in ("dense", "split"):
+        for packs in ([make_pack(groups)], [make_pack([group]) for group in groups]):
+            loss, count, grads = learn(model, packs, back_end)
+            assert count == sum(sum(question.mask) for group in groups for question in group)
+            assert loss == pytest.approx(expected_loss, rel=tolerance)
+            assert (grads - expected_grads).norm() <= tolerance * expected_grads.norm(), back_end
 
 
 @settings(max_examples=12, deadline=None)
-@given(groups())
-def test_pack_loss_any_group_in_double_precision_equals_separate_samples(double, group):
-    agree(double, *group, 1e-10)
+@given(st.lists(group_of_questions(), min_size=1, max_size=3))
+def test_shared_prefix_any_row_in_double_precision_equals_separate_samples(double, groups):
+    agree(double, groups, 1e-10)
 
 
 @pytest.mark.parametrize(
-    "questions",
+    "groups",
     [
-        [Encoded([3, 4, 5], [7], [True])],
-        [Encoded([3, 4, 5], [7, 8, 9], [False, False, True])],
-        [Encoded([3, 4, 5], [7], [True]), Encoded([3, 4, 5], [7], [True])],
-        [Encoded([3, 4, 5], [1, 2], [False, True]), Encoded([3, 4, 5], [9] * 30, [False] * 20 + [True] * 10)],
+        [[Encoded([3, 4, 5], [7], [True])]],
+        [[Encoded([3, 4, 5], [7, 8, 9], [False, False, True])]],
+        [[Encoded([3, 4, 5], [7], [True]), Encoded([3, 4, 5], [7], [True])]],
+        [[Encoded([3, 4, 5], [1, 2], [False, True]), Encoded([3, 4, 5], [9] * 30, [False] * 20 + [True] * 10)]],
+        [[Encoded([3], [7], [True])], [Encoded([3], [7], [True])], [Encoded([8, 9], [7, 1], [True, True])]],
     ],
-    ids=["one_question_of_one_token", "one_question", "equal_one_token_answers", "very_unlike_lengths"],
+    ids=["one_question_of_one_token", "one_question", "equal_one_token_answers", "very_unlike_lengths", "one_token_scenes"],
 )
-def test_pack_loss_edge_cases_equal_separate_samples(double, questions):
-    agree(double, questions[0].prefix, questions, 1e-10)
+def test_shared_prefix_edge_cases_equal_separate_samples(double, groups):
+    agree(double, groups, 1e-10)
 
 
-def test_pack_loss_in_single_precision_equals_separate_samples():
+def test_shared_prefix_in_single_precision_equals_separate_samples():
     generator = torch.Generator().manual_seed(3)
-    prefix, *rest = [torch.randint(NUM_TOKENS, (size,), generator=generator).tolist() for size in (80, 12, 1, 30, 7)]
-    agree(small_model(torch.float32), prefix, [Encoded(prefix, ids, [False] * (len(ids) - 1) + [True]) for ids in rest], 1e-5)
+
+    def group(*sizes: int):
+        prefix, *rest = [torch.randint(NUM_TOKENS, (size,), generator=generator).tolist() for size in sizes]
+        return [Encoded(prefix, ids, [False] * (len(ids) - 1) + [True]) for ids in rest]
+
+    agree(small_model(torch.float32), [group(80, 12, 1, 30, 7), group(9, 5)], 1e-5)
 
 
 def test_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
     questions = [Encoded([5, 6], [10, 11, 12], [False, True, True]), Encoded([5, 6], [20, 21], [True, False])]
-    pack = make_pack([5, 6], questions)
-    assert pack.labels.tolist() == [11, 12, 20]
-    assert pack.rows.tolist() == [2, 3, 1]
-    assert pack.input_ids.tolist() == [[5, 6, 10, 11, 12, 20, 21]]
-    assert pack.position_ids.tolist() == [[0, 1, 2, 3, 4, 2, 3]]
-    assert (pack.num_labels, pack.num_tokens, pack.num_samples) == (3, 7, 2)
+    pack = make_pack([questions, [Encoded([7], [8], [True])]])
+    assert pack.labels.tolist() == [11, 12, 20, 8]
+    assert pack.rows.tolist() == [2, 3, 1, 7]
+    assert pack.input_ids.tolist() == [[5, 6, 10, 11, 12, 20, 21, 7, 8]]
+    assert pack.position_ids.tolist() == [[0, 1, 2, 3, 4, 2, 3, 0, 1]]
+    assert (pack.num_labels, pack.num_tokens, pack.num_samples) == (4, 9, 3)
 
 
 @pytest.mark.parametrize(
-    ("questions", "word"),
+    ("groups", "word"),
     [
         ([], "at least one"),
-        ([Encoded([1], [2], [False])], "no trained token"),
-        ([Encoded([1], [2], [True]), Encoded([9], [2], [True])], "another scene prefix"),
+        ([[]], "at least one"),
+        ([[Encoded([1], [2], [False])]], "no trained token"),
+        ([[Encoded([1], [2], [True]), Encoded([9], [2], [True])]], "another scene prefix"),
     ],
 )
-def test_make_pack_unusable_questions_raise(questions, word):
+def test_make_pack_unusable_questions_raise(groups, word):
     with pytest.raises(GrandError, match=word):
-        make_pack([1], questions)
+        make_pack(groups)
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 60))
+def test_fill_rows_places_every_group_once_within_the_budget(sizes, budget):
+    rows = fill_rows(sizes, budget)
+    assert sorted(i for row in rows for i in row) == list(range(len(sizes)))
+    assert all(len(row) == 1 or sum(sizes[i] for i in row) <= budget for row in rows)
+    # no two rows could be one
+    totals = sorted(sum(sizes[i] for i in row) for row in rows)
+    assert all(a + b > budget for a, b in zip(totals, totals[1:], strict=False))
