@@ -116,11 +116,13 @@ def choose(wanted: str, device: torch.device, dtype: torch.dtype) -> BackEnd:
         return "split" if half and torch.cuda.get_device_capability(device) >= (8, 0) else "flex"
     if wanted == "split" and device.type != "cpu" and not (cuda and half and torch.cuda.get_device_capability(device) >= (8, 0)):
         raise GrandError(
-            f"model.attention is 'split', which runs on a CPU, and on NVIDIA GPUs from Ampere on in bf16 or fp16; seen {device.type} "
-            f"and {dtype}; take 'auto'"
+            f"model.attention is 'split', which runs on a CPU, and on NVIDIA GPUs from Ampere on in bf16 or fp16; seen "
+            f"{device.type} and {dtype}; take 'auto'"
         )
     if wanted == "flex" and not cuda:
-        raise GrandError("model.attention is 'flex': FlexAttention trains on CUDA only (PyTorch has no backward pass on a CPU); take 'auto'")
+        raise GrandError(
+            "model.attention is 'flex': FlexAttention trains on CUDA only (PyTorch has no backward pass on a CPU); take 'auto'"
+        )
     if wanted == "flash" and not (cuda and half and importlib.util.find_spec("flash_attn")):
         raise GrandError(
             f"model.attention is 'flash', which needs an NVIDIA GPU, bf16 or fp16 (seen {device.type} and {dtype}) and: "

@@ -32,7 +32,9 @@ class OnCpu(torch.autograd.Function):
         lse = query.new_empty(1, heads, query.shape[2], dtype=torch.promote_types(query.dtype, torch.float32))
         own, own_lse = torch.empty_like(query), torch.empty_like(lse)
         for box in layout.boxes:
-            box_out, box_lse = _cpu_forward(*(_repeat(_rectangle(x, box), heads) for x in (query, key, value)), 0.0, True, scale=scale)
+            box_out, box_lse = _cpu_forward(
+                *(_repeat(_rectangle(x, box), heads) for x in (query, key, value)), 0.0, True, scale=scale
+            )
             own[:, :, box.tokens] = _flat(box_out, box)
             own_lse[:, :, box.tokens] = _flat(box_lse.unsqueeze(-1), box).squeeze(-1)
         for start, cut, end in layout.scenes:

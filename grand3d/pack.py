@@ -72,7 +72,8 @@ def make_pack(groups: Sequence[Sequence[Encoded]]) -> Pack:
         for number, encoded in enumerate(group):
             if encoded.prefix != prefix:
                 raise GrandError(
-                    f"question {number} of the pack has another scene prefix than its group; only questions about one scene share one"
+                    f"question {number} of the pack has another scene prefix than its group; "
+                    "only questions about one scene share one"
                 )
             if not any(encoded.mask):
                 raise GrandError(f"question {number} of the pack has no trained token; does it have an answer?")

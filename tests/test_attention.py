@@ -149,11 +149,37 @@ def test_shared_prefix_variable_length_calls_equal_the_dense_mask(groups, heads)
 
 def test_variable_length_kernel_has_the_arguments_that_are_given():
     names = [argument.name for argument in torch.ops.aten._flash_attention_forward.default._schema.arguments]
-    assert names[:11] == "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask scale".split()
+    assert names[:11] == [
+        "query",
+        "key",
+        "value",
+        "cum_seq_q",
+        "cum_seq_k",
+        "max_q",
+        "max_k",
+        "dropout_p",
+        "is_causal",
+        "return_debug_mask",
+        "scale",
+    ]
     names = [argument.name for argument in torch.ops.aten._flash_attention_backward.default._schema.arguments]
-    assert names[:15] == (
-        "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal rng_state unused scale"
-    ).split()
+    assert names[:15] == [
+        "grad_out",
+        "query",
+        "key",
+        "value",
+        "out",
+        "logsumexp",
+        "cum_seq_q",
+        "cum_seq_k",
+        "max_q",
+        "max_k",
+        "dropout_p",
+        "is_causal",
+        "rng_state",
+        "unused",
+        "scale",
+    ]
 
 
 @pytest.mark.parametrize("groups", EDGES)

@@ -151,7 +151,7 @@ def test_read_scene_of_written_coord_returns_the_merged_scene_within_half_a_step
 )
 def test_read_scene_of_broken_coord_text_is_refused_with_its_place(text: str) -> None:
     head = "steps of 3 cm from 0 0 0\n"
-    with pytest.raises(GrandError, match="scene text.*expected"):
+    with pytest.raises(GrandError, match=r"scene text.*expected"):
         read_scene(text.format(head=head), "coord")
 
 

@@ -17,6 +17,7 @@ turn, so that a change of the machine's speed meets all alike; figures are ratio
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import statistics
 import sys
@@ -27,16 +28,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402
+import torch
 
-from grand3d.attention import ATTENTION, choose  # noqa: E402
-from grand3d.config import LoraConfig  # noqa: E402
-from grand3d.model import DTYPES, attach_lora  # noqa: E402
-from grand3d.pack import make_pack, pack_loss  # noqa: E402
-from grand3d.tokens import Encoded  # noqa: E402
+from grand3d.attention import ATTENTION, choose
+from grand3d.config import LoraConfig
+from grand3d.model import DTYPES, attach_lora
+from grand3d.pack import make_pack, pack_loss
+from grand3d.tokens import Encoded
 
 SHAPES: dict[str, dict[str, int]] = {
-    "small": {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "num_attention_heads": 4, "vocab_size": 32_000},
+    "small": {
+        "hidden_size": 256,
+        "intermediate_size": 704,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 4,
+        "vocab_size": 32_000,
+    },
     "smollm2": {
         "hidden_size": 576,
         "intermediate_size": 1536,
@@ -54,7 +61,7 @@ SHAPES: dict[str, dict[str, int]] = {
     },
 }
 CASES = ((640, 8, 60), (1860, 8, 120))
-"""Tokens of the scene, questions, tokens of a question with its answer: 26 objects as a table, 75 objects (or 30 in 3D-GRAND's text)."""
+"""Tokens of the scene, questions, tokens of a question with its answer: 26 objects as a table, 75 (or 30 in 3D-GRAND's text)."""
 LABEL_SHARE = 0.5
 
 
@@ -146,6 +153,7 @@ class Peak:
             torch.cuda.reset_peak_memory_stats()
             self.before = torch.cuda.memory_allocated()
         else:
+            ctypes.CDLL(None).malloc_trim(0)  # memory freed earlier would hide what is taken now
             Path("/proc/self/clear_refs").write_text("5")  # restarts the peak of the resident set
             self.before = self._status("VmRSS")
 
@@ -158,7 +166,9 @@ class Peak:
         return round((now - self.before) / 1e6, 1)
 
 
-def measure(model: Any, shape: dict[str, int], case: tuple[int, int, int], repeats: int, rank: int, device: Any) -> dict[str, Any]:
+def measure(
+    model: Any, shape: dict[str, int], case: tuple[int, int, int], repeats: int, rank: int, device: Any
+) -> dict[str, Any]:
     rows = samples(*case, shape["vocab_size"])
     prefix, suffixes = len(rows[0].prefix), [len(row.suffix) for row in rows]
     labels = sum(sum(row.mask) for row in rows)
@@ -220,7 +230,12 @@ def main() -> None:
     model = build(shape, options.dtype, device, options.rank, options.checkpointing)
     repeats = 3 if options.quick else 7
     cases = [measure(model, shape, case, repeats, options.rank, device) for case in CASES]
-    report: dict[str, Any] = {"model": options.model, "dtype": options.dtype, "device": options.device, "threads": torch.get_num_threads()}
+    report: dict[str, Any] = {
+        "model": options.model,
+        "dtype": options.dtype,
+        "device": options.device,
+        "threads": torch.get_num_threads(),
+    }
     report |= {"cases": cases}
     if options.peak_tflops:
         for case in cases:
@@ -253,8 +268,83 @@ def main() -> None:
 
 
 def trl(model: Any, shape: dict[str, int], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """TRL's SFTTrainer over the same samples as text-free token rows, packed ("bfd"), against ``shared``, one epoch each."""
-    raise SystemExit("not yet")
+    """TRL's SFTTrainer with packing against ``shared``, samples of the same sizes: samples per second, steps after the first."""
+    import tempfile
+    import warnings
+
+    try:
+        import trl as package
+        from datasets import Dataset
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise SystemExit(f"--trl needs TRL ({error}): pip install trl") from None
+    from grand3d.model import load_tokenizer
+
+    class Clock(TrainerCallback):
+        def __init__(self) -> None:
+            self.seconds: list[float] = []
+
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            self.began = time.perf_counter()
+
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            self.seconds.append(time.perf_counter() - self.began)
+
+    device, found = next(model.parameters()).device, []
+    num_steps = 3 if options.quick else 5
+    for prefix, questions, mean in CASES:
+        whole, rows = questions * (prefix + mean), []
+        for scene in range(num_steps):
+            for row in samples(prefix, questions, mean, shape["vocab_size"], seed=scene):
+                unseen = [-100] * len(row.prefix)
+                labels = [token if trained else -100 for token, trained in zip(row.suffix, row.mask, strict=True)]
+                rows.append({"input_ids": row.prefix + row.suffix, "labels": unseen + labels})
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            settings = package.SFTConfig(
+                output_dir=folder,
+                packing=True,
+                max_length=whole,
+                per_device_train_batch_size=1,
+                max_steps=num_steps,
+                report_to=[],
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                bf16=options.dtype == "bf16",
+                use_cpu=device.type == "cpu",
+                gradient_checkpointing=options.checkpointing,
+            )
+            trainer = package.SFTTrainer(
+                model=model,
+                args=settings,
+                train_dataset=Dataset.from_list(rows),
+                processing_class=load_tokenizer("tiny"),
+                callbacks=[clock],
+            )
+            per_step = len(rows) / len(trainer.train_dataset)
+            trainer.train()
+        theirs = per_step / statistics.median(clock.seconds[1:])
+        how = choose("auto", device, model.get_base_model().dtype)
+        pack = make_pack([samples(prefix, questions, mean, shape["vocab_size"])]).to(device)
+        seconds = []
+        for _ in range(num_steps):
+            began = time.perf_counter()
+            step(model, lambda pack=pack, how=how: [pack_loss(model, pack, how)[0]])
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+        ours = questions / statistics.median(seconds)
+        found.append(
+            {
+                "prefix": prefix,
+                "trl": package.__version__,
+                "samples_per_second": {"trl": round(theirs, 2), "shared": round(ours, 2)},
+                "speedup_over_trl": round(ours / theirs, 2),
+            }
+        )
+    return found
 
 
 if __name__ == "__main__":
