@@ -68,6 +68,11 @@ class Layout:
     def num_tokens(self) -> int:
         return self.scenes[-1][2]
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample: its scene and its question."""
+        return max(cut - start + max(k) for (start, cut, _), k in zip(self.scenes, self.lengths, strict=True))
+
     def to(self, device: Any) -> Layout:
         boxes = tuple(Box(*(index.to(device) for index in box)) for box in self.boxes)
         return replace(self, boxes=boxes, scene_of=self.scene_of.to(device), part_of=self.part_of.to(device))
@@ -155,11 +160,26 @@ def attend(
     packed: Packed | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The function transformers calls in every layer. query (1, H, T, D), key and value (1, KV, T, D) -> (1, T, H, D)."""
+    """The function transformers calls in every layer. query (1, H, T, D), key and value (1, KV, T, D) -> (1, T, H, D).
+
+    Raises:
+        GrandError: If the base caps its scores (Gemma 2), has attention sinks, or sees less far back than a sample is long.
+    """
+    if kwargs.get("softcap") is not None or kwargs.get("s_aux") is not None:
+        raise GrandError(
+            f"{type(module).__name__} caps its attention scores or has sinks, which fused kernels leave out; take a base of the "
+            "Llama, Mistral, Qwen, SmolLM, Gemma or Gemma 3 kind"
+        )
     if packed is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs)
     from grand3d import kernels
 
+    window = kwargs.get("sliding_window")
+    if window is not None and packed.layout.longest > window:
+        raise GrandError(
+            f"{type(module).__name__} sees {window} tokens back, a sample has {packed.layout.longest}; set prompt.max_tokens to at most "
+            f"{window}"
+        )
     layout, scale = packed.layout, query.shape[-1] ** -0.5 if scaling is None else scaling
     if packed.back_end == "split":
         kernel = kernels.OnCpu if query.device.type == "cpu" else kernels.Varlen
