@@ -177,8 +177,8 @@ def attend(
     window = kwargs.get("sliding_window")
     if window is not None and packed.layout.longest > window:
         raise GrandError(
-            f"{type(module).__name__} sees {window} tokens back, a sample has {packed.layout.longest}; set prompt.max_tokens to at most "
-            f"{window}"
+            f"{type(module).__name__} sees {window} tokens back, a sample has {packed.layout.longest}; "
+            f"set prompt.max_tokens to at most {window}"
         )
     layout, scale = packed.layout, query.shape[-1] ** -0.5 if scaling is None else scaling
     if packed.back_end == "split":

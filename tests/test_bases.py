@@ -1,4 +1,4 @@
-"""Families of base models, small and random, each with its own kind of chat template: trained, saved, loaded, merged, answered with."""
+"""Families of base models, small and random, with their chat templates: trained, saved, loaded, merged, answered with."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 GEMMA = (
-    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}{{ bos_token }}{% for m in messages %}"
-    "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' + m.content + '<end_of_turn>\\n' }}{% endfor %}"
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "{{ bos_token }}{% for m in messages %}"
+    "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' + m.content + '<end_of_turn>\\n' }}"
+    "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
 )
 FAMILIES = {
@@ -70,7 +72,13 @@ FAMILIES = {
     ),
     "gemma3": (
         transformers.Gemma3TextConfig,
-        {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 4096, "tie_word_embeddings": True, "query_pre_attn_scalar": 16},
+        {
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "sliding_window": 4096,
+            "tie_word_embeddings": True,
+            "query_pre_attn_scalar": 16,
+        },
         GEMMA,
         ["<start_of_turn>", "<end_of_turn>"],
     ),
@@ -86,7 +94,9 @@ def base(request, tmp_path_factory):
     tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.chat_template = template
     torch.manual_seed(0)
-    shape = make(**SIZES, **more, vocab_size=len(tokenizer) + 64, pad_token_id=tokenizer.pad_token_id, attn_implementation=ATTENTION)
+    shape = make(
+        **SIZES, **more, vocab_size=len(tokenizer) + 64, pad_token_id=tokenizer.pad_token_id, attn_implementation=ATTENTION
+    )
     model = transformers.AutoModelForCausalLM.from_config(shape, attn_implementation=ATTENTION)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
