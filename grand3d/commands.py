@@ -103,7 +103,7 @@ def show(options: argparse.Namespace) -> None:
     from grand3d.model import load_tokenizer
     from grand3d.tokens import colour, encode
 
-    tokenizer = load_tokenizer(config.model.base if config else options.base)
+    tokenizer = load_tokenizer(config.model.base if config else options.base, serializer=prompt.serializer)
     learnable = data.truth is None  # targets among true objects are not among those shown
     keep = sample.target_ids if learnable else ()
     text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep)

@@ -58,8 +58,9 @@ class LoraConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    serializer: Literal["table", "grand"] = "table"
-    """Scene text: ``table`` is one short line an object, ``grand`` is 3D-GRAND's own text, about twice as long."""
+    serializer: Literal["table", "coord", "grand"] = "table"
+    """Scene text: ``table`` is one short line an object; ``coord`` a third of it, one new token a number, which must be learnt;
+    ``grand`` is 3D-GRAND's own text, twice as long as ``table``."""
     grounding: Literal["first", "later", "none"] = "first"
     """Where a referring reply grounds the other phrases: before the answer, after it, or not at all."""
     top_k: int = 40
@@ -98,8 +99,8 @@ class DataConfig:
     """Learn from generated rooms instead of ``train``."""
     questions_per_scene: int = 8
     """Most questions packed behind one scene text. More are cheaper each; fewer put more scenes into a step."""
-    row_tokens: int | None = None
-    """Scenes with their questions are put behind each other in one row up to this many tokens; null: one scene a row. Long rows
+    row_tokens: int = 0
+    """Scenes with their questions are put behind each other in one row up to this many tokens; 0: one scene a row. Long rows
     use a GPU better and take more memory; the result is the same."""
 
 
@@ -153,6 +154,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "data.synth.num_scenes": (1, 10**15, "[]"),
     "data.synth.seed": (0, 2**63 - 1, "[]"),
     "data.questions_per_scene": (1, 10_000, "[]"),
+    "data.row_tokens": (0, 10_000_000, "[]"),
     "train.global_batch": (1, 10**6, "[]"),
     "train.learning_rate": (0, 100, "(]"),
     "train.weight_decay": (0, 100, "[]"),

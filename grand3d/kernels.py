@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-from grand3d.attention import Box, Layout
+from grand3d.layout import Box, Layout
 
 _cpu_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _cpu_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward

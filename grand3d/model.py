@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib.util
 import os
 import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from grand3d import config as configs
 from grand3d.adapter import WEIGHTS, card, check_start, read_adapter, wording, write_about
 from grand3d.attention import ATTENTION
+from grand3d.embeddings import add_tokens, trained_rows, widen
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import write_text
 from grand3d.lora import fuse
@@ -39,13 +39,13 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[Any, Any]:
+def load_base(name: str, dtype: str = "fp32", serializer: str = "table") -> tuple[Any, Any]:
     """Load a base model and its tokenizer.
 
     Args:
         name: ``smollm2``, ``tiny``, a local folder, or a hub id.
         dtype: ``fp32``, ``bf16`` or ``fp16``.
-        attention: As in ``ModelConfig``; every choice but ``flash`` generates with SDPA.
+        serializer: Scene text that the model is to read; it and its tokenizer get the tokens that this needs.
 
     Returns:
         The model on the CPU in evaluation mode, no parameter trainable, and its tokenizer.
@@ -55,13 +55,9 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
     """
     transformers = _transformers()
     transformers.utils.logging.disable_progress_bar()
-    if attention == "flash" and (not torch.cuda.is_available() or importlib.util.find_spec("flash_attn") is None):
-        raise GrandError(
-            "model.attention is 'flash', which needs an NVIDIA GPU and: pip install 'grand3d[flash]'; or use 'split'"
-        )
     if name == "tiny":
         tokenizer = load_tokenizer(name)
-        return _tiny(len(tokenizer)).to(DTYPES[dtype]).requires_grad_(False).eval(), tokenizer
+        return _ready(_tiny(len(tokenizer)).to(DTYPES[dtype]), tokenizer, serializer)
     folder = smollm2_folder() if name == "smollm2" else find_base(name)
     hint = _hint(name, folder)
     if folder is not None:
@@ -82,8 +78,13 @@ def load_base(name: str, dtype: str = "fp32", attention: str = "auto") -> tuple[
     if lost:
         reason = f"{len(lost)} of the model's tensors are missing in its files, or of another size there (first: {lost[0]})"
         raise GrandError(f"base {shown(name)} cannot be loaded: {reason}{hint}")
-    model.requires_grad_(False)
-    return model.eval(), tokenizer
+    return _ready(model, tokenizer, serializer)
+
+
+def _ready(model: Any, tokenizer: Any, serializer: str) -> tuple[Any, Any]:
+    num_known = len(tokenizer)
+    widen(model, add_tokens(tokenizer, serializer), serializer, num_known)
+    return model.requires_grad_(False).eval(), tokenizer
 
 
 def _transformers() -> Any:
@@ -94,11 +95,12 @@ def _transformers() -> Any:
     return transformers
 
 
-def load_tokenizer(name: str, local_only: bool = False) -> Any:
+def load_tokenizer(name: str, local_only: bool = False, serializer: str = "table") -> Any:
     """The tokenizer of a base (see ``load_base``).
 
     Args:
         local_only: Do not ask the hub for what is not on this machine.
+        serializer: Scene text whose tokens it is to know.
     """
     transformers = _transformers()
     folder = smollm2_tokenizer() if name in BUILT_IN else find_base(name)
@@ -107,7 +109,8 @@ def load_tokenizer(name: str, local_only: bool = False) -> Any:
         hint = f"; expected {' or '.join(TOKENIZERS)} in it{hint}"
     with loading(f"the tokenizer of base {shown(name)}", folder, hint):
         local_only = local_only or folder is not None
-        return transformers.AutoTokenizer.from_pretrained(name if folder is None else folder, local_files_only=local_only)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name if folder is None else folder, local_files_only=local_only)
+    return add_tokens(tokenizer, serializer)
 
 
 def _hint(name: str, folder: Path | None) -> str:
@@ -116,8 +119,13 @@ def _hint(name: str, folder: Path | None) -> str:
     return f"; delete {folder}, it is made again" if name in BUILT_IN else COPIED
 
 
-def attach_lora(model: Any, lora: configs.LoraConfig, gradient_checkpointing: bool = False) -> Any:
+def attach_lora(
+    model: Any, lora: configs.LoraConfig, gradient_checkpointing: bool = False, new_tokens: Sequence[int] = ()
+) -> Any:
     """Put fresh LoRA matrices beside the layers of ``model``; only they are trainable, and they are float32.
+
+    Args:
+        new_tokens: Tokens whose rows of embedding and head are trained too.
 
     Raises:
         GrandError: If the model has no layer of a wanted name.
@@ -130,6 +138,7 @@ def attach_lora(model: Any, lora: configs.LoraConfig, gradient_checkpointing: bo
         target_modules=lora.modules if isinstance(lora.modules, str) else list(lora.modules),
         use_rslora=lora.kind == "rslora",
         use_dora=lora.kind == "dora",
+        trainable_token_indices=trained_rows(model, list(new_tokens)) if new_tokens else None,
         task_type="CAUSAL_LM",
     )
     if gradient_checkpointing:
@@ -216,7 +225,7 @@ def load_adapter(folder: str | Path, merged: bool = True, dtype: str = "fp32") -
         GrandError: If the folder is not an adapter of ours, or its base cannot be found.
     """
     found = read_adapter(folder)
-    model, tokenizer = load_base(str(found.folder) if found.base == "." else found.base, dtype)
+    model, tokenizer = load_base(str(found.folder) if found.base == "." else found.base, dtype, found.prompt.serializer)
     if found.wording != wording(found.prompt):
         warnings.warn(
             f"{found.folder}: trained with another wording of prompts than this version writes; replies may suffer", stacklevel=2

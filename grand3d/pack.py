@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from grand3d.attention import BackEnd, Layout, dense_mask, make_layout, packed
+from grand3d.attention import BackEnd, dense_mask, packed
 from grand3d.errors import GrandError
+from grand3d.layout import Layout, make_layout
 from grand3d.tokens import Encoded
 
 

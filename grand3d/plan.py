@@ -19,13 +19,13 @@ from grand3d.files import Rejects, read_json
 from grand3d.markup import parse
 from grand3d.model import load_tokenizer
 from grand3d.prompts import dialogue, system_text
-from grand3d.serial import fit_scene
+from grand3d.serial import added_tokens, fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream
-from grand3d.train import micro_steps
+from grand3d.train import groups_per_process
 from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-CHARACTERS_PER_TOKEN = {"table": 1.36, "grand": 1.70, "question": 4.1, "answer": 2.4}
+CHARACTERS_PER_TOKEN = {"table": 1.36, "coord": 6.2, "grand": 1.70, "question": 4.1, "answer": 2.4}
 """Measured on generated rooms with a 32,000-piece tokenizer of Llama's kind; numbers cost more tokens than prose."""
 NUM_PROBED = 20
 """Scenes looked at for the token counts."""
@@ -89,9 +89,9 @@ def dry_run(
         resume: As for ``train``.
 
     Returns:
-        ``num_processes``, ``packs_per_process`` (the accumulation), ``samples_per_step``, ``num_steps``, ``data`` (one line a
-        source), ``epochs`` (None while data is missing), ``tokens`` (means, and how they were found), ``parameters``,
-        ``memory_gb`` (estimate a GPU, by part; None for a base of unknown shape) and ``notes``.
+        ``num_processes``, ``scenes_per_process`` and ``rows_per_process`` (of a step; the rows are the accumulation, estimated),
+        ``samples_per_step``, ``num_steps``, ``data`` (one line a source), ``epochs`` (None while data is
+        missing), ``tokens`` (means, and how they were found), ``parameters``, ``memory_gb`` (estimate a GPU, by part; None for a base of unknown shape) and ``notes``.
 
     Raises:
         GrandError: For settings that cannot work.
@@ -99,7 +99,7 @@ def dry_run(
     num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
     if out is not None:
         refuse_foreign(Path(out))
-    packs = micro_steps(config, num_processes)
+    scenes = groups_per_process(config, num_processes)
     system_text(config.prompt)
     notes = _models(config)
     lines, ready = _data(config)
@@ -108,8 +108,8 @@ def dry_run(
         raise GrandError("model.dtype is bf16, which this GPU does not support; use fp16")
     if config.model.dtype == "fp16" and not torch.cuda.is_available():
         notes.append("model.dtype is fp16, which trains on a GPU only; none is seen here")
-    if config.model.attention == "flash" and not torch.cuda.is_available():
-        notes.append("model.attention is flash, which needs an NVIDIA GPU; none is seen here")
+    if config.model.attention in ("flash", "flex") and not torch.cuda.is_available():
+        notes.append(f"model.attention is {config.model.attention}, which needs an NVIDIA GPU; none is seen here")
     rejects = Rejects(skip_bad)
     stream = open_stream(config, rejects) if ready else None
     notes += [f"rejected: {number} x {cause}" for cause, number in rejects.counts().items()]
@@ -119,16 +119,19 @@ def dry_run(
         except GrandError as error:  # no reason to hide what a step costs
             notes.append(str(error))
     tokens = _tokens(config, stream)
+    per_row = max(1, min(scenes, config.data.row_tokens // max(1, tokens["pack"])))
+    tokens["row"] = per_row * tokens["pack"]
     shape = _shape(config.model.base)
     if shape is None:
         notes.append(f"model.base: the shape of {config.model.base!r} is not known here, so memory is not estimated")
     return {
         "num_processes": num_processes,
-        "packs_per_process": packs,
+        "scenes_per_process": scenes,
+        "rows_per_process": -(-scenes // per_row),
         "samples_per_step": config.train.global_batch,
         "num_steps": config.train.num_steps,
         "data": lines,
-        "epochs": None if stream is None else round(config.train.num_steps * packs * num_processes / stream.num_groups, 2),
+        "epochs": None if stream is None else round(config.train.num_steps * scenes * num_processes / stream.num_groups, 2),
         "tokens": tokens,
         "parameters": None if shape is None else {"base": shape.num_parameters, "adapter": _adapter(shape, config)},
         "memory_gb": None if shape is None else _memory(shape, config, tokens, num_processes),
@@ -149,12 +152,12 @@ def plan(
     questions = config.data.questions_per_scene
     lines = [
         f"batch          {found['samples_per_step']} samples a step = {found['num_processes']} processes x "
-        f"{found['packs_per_process']} packs x up to {questions} questions",
-        f"accumulation   {found['packs_per_process']} packs a process and step",
+        f"{found['scenes_per_process']} scenes x up to {questions} questions",
+        f"accumulation   {found['rows_per_process']} rows a process and step, of about {tokens['row']} tokens",
         f"steps          {found['num_steps']}" + ("" if epochs is None else f" = {epochs} epochs"),
         *(f"data           {line}" for line in found["data"]),
         f"tokens         {tokens['sample']} a sample: {tokens['scene']} of scene, {tokens['question']} of question and answer, "
-        f"{tokens['label']} trained; {tokens['pack']} a pack ({tokens['how']})",
+        f"{tokens['label']} trained; {tokens['pack']} a scene with its questions ({tokens['how']})",
     ]
     if memory is not None:
         counts = found["parameters"]
@@ -205,7 +208,7 @@ def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:
     if stream is None:
         stream = open_stream(replace(config, data=replace(config.data, train=(), synth=SynthConfig(NUM_PROBED, 0))))
         how = "on generated rooms, the data is not there"
-    tokenizer = _tokenizer(config.model.base)
+    tokenizer = _tokenizer(config)
     groups = [stream.group(number) for number in range(min(NUM_PROBED, stream.num_groups))]
     if tokenizer is None:
         how = (
@@ -254,12 +257,14 @@ def _characters(config: Config, groups: list[tuple[Any, Any]]) -> Iterator[tuple
             yield min(len(text.text) / ratio + len(system_text(prompt)) / 3 + 10, most), suffixes, labels
 
 
-def _tokenizer(base: str) -> Any:
-    if base in BUILT_IN or folder_at(base) is not None:
-        return load_tokenizer(base)
+def _tokenizer(config: Config) -> Any:
+    base = config.model.base
+    here = base in BUILT_IN or folder_at(base) is not None
     try:
-        return load_tokenizer(base, local_only=True)
+        return load_tokenizer(base, local_only=not here, serializer=config.prompt.serializer)
     except GrandError:
+        if here:
+            raise
         return None
 
 
@@ -286,20 +291,22 @@ def _shape(base: str) -> Shape | None:
 def _adapter(shape: Shape, config: Config) -> int:
     wanted = config.lora.modules
     sizes = [sum(size) for name, size in shape.linear.items() if wanted == "all-linear" or name in wanted or name == wanted]
-    return shape.layers * config.lora.rank * sum(sizes)
+    new_tokens = len(added_tokens(config.prompt.serializer)) * shape.hidden * (1 if shape.tied else 2)
+    return shape.layers * config.lora.rank * sum(sizes) + new_tokens
 
 
 def _memory(shape: Shape, config: Config, tokens: dict[str, Any], num_processes: int) -> dict[str, float]:
     """Gigabytes (1e9 bytes) on one GPU with ZeRO-2; tensors kept for the backward pass are counted, workspace is not."""
     size, adapter = BYTES[config.model.dtype], _adapter(shape, config)
     width = 8 * shape.hidden + 2 * shape.kv + 4 * shape.intermediate  # what one block keeps for a token
-    block = tokens["pack"] * width * size
-    if config.model.attention == "flash" or (config.model.attention != "dense" and torch.cuda.is_available()):
-        block += 2 * config.data.questions_per_scene * tokens["sample"] * shape.kv * size  # the prefix's keys, once a question
+    block = tokens["row"] * width * size
+    questions = config.data.questions_per_scene * tokens["row"] / max(1, tokens["pack"])
+    if config.model.attention == "flash":
+        block += 2 * questions * tokens["sample"] * shape.kv * size  # the prefix's keys, once a question
     kept = shape.layers * block
     if config.model.gradient_checkpointing:
-        kept = block + shape.layers * tokens["pack"] * shape.hidden * size
-    labels = tokens["label"] * config.data.questions_per_scene
+        kept = block + shape.layers * tokens["row"] * shape.hidden * size
+    labels = tokens["label"] * questions
     parts = {
         "weights": shape.num_parameters * size,
         "adapter and optimizer": adapter * (size + 4) + adapter * 12 / num_processes,

@@ -26,6 +26,7 @@ from accelerate.utils import InitProcessGroupKwargs, set_seed
 from grand3d import checkpoint as checkpoints
 from grand3d.attention import choose
 from grand3d.config import Config, TrainConfig, to_dict
+from grand3d.embeddings import token_ids
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts
@@ -98,7 +99,7 @@ def _train(
 
     set_seed(config.train.seed)  # the adapter's start is the same on every process
     with accelerator.main_process_first():
-        base, tokenizer = load_base(config.model.base, config.model.dtype, config.model.attention)
+        base, tokenizer = load_base(config.model.base, config.model.dtype, config.prompt.serializer)
     context = getattr(base.config, "max_position_embeddings", None)
     if context is not None and config.prompt.max_tokens > context:
         raise GrandError(
@@ -106,8 +107,10 @@ def _train(
         )
     back_end = choose(config.model.attention, accelerator.device, base.dtype)
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
-    model = attach_lora(base, config.lora, config.model.gradient_checkpointing)
-    if config.lora.start is not None and folder is None:  # a checkpoint holds the whole adapter
+    new_tokens = token_ids(tokenizer, config.prompt.serializer)
+    model = attach_lora(base, config.lora, config.model.gradient_checkpointing, new_tokens)
+    if config.lora.start is not None and folder is None:  # a checkpoint's weights would take the place of the start's
+        start_from(model, config.lora.start, config)
         start_from(model, config.lora.start, config)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
@@ -198,8 +201,8 @@ def learning_rate(train: TrainConfig, step: int) -> float:
     return train.learning_rate * shape[train.schedule]
 
 
-def micro_steps(config: Config, num_processes: int) -> int:
-    """Packs per process and step.
+def groups_per_process(config: Config, num_processes: int) -> int:
+    """Scenes that each process learns from in a step.
 
     Raises:
         GrandError: If a step's groups do not spread evenly.
@@ -208,13 +211,13 @@ def micro_steps(config: Config, num_processes: int) -> int:
     if groups % num_processes:
         raise GrandError(
             f"train.global_batch = {config.train.global_batch} with data.questions_per_scene = {config.data.questions_per_scene} "
-            f"makes {groups} packs a step, which {num_processes} processes cannot share evenly; change one of the three"
+            f"makes {groups} scenes a step, which {num_processes} processes cannot share evenly; change one of the three"
         )
     return groups // num_processes
 
 
 def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
-    num_groups = micro_steps(config, int(os.environ.get("WORLD_SIZE", "1")))
+    num_groups = groups_per_process(config, int(os.environ.get("WORLD_SIZE", "1")))
     launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
     handlers = []
     if launched:
@@ -258,7 +261,7 @@ def _rows(
     """This process's rows of a step with their weight: 1, or 0 for a stand-in, where another process has more rows."""
     encoded = [rows for scene, samples in groups if (rows := encode_group(tokenizer, scene, samples, config.prompt, tally))]
     sizes = [len(rows[0].prefix) + sum(len(row.suffix) for row in rows) for rows in encoded]
-    filled = fill_rows(sizes, config.data.row_tokens or 1)
+    filled = fill_rows(sizes, config.data.row_tokens)
     packs = [(make_pack([encoded[i] for i in row]), 1) for row in filled]
     token = tokenizer.eos_token_id
     stand_in = make_pack([[Encoded([token], [token], [True])]]), 0

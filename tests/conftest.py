@@ -124,7 +124,7 @@ def tiny_base() -> tuple[Any, Any]:
     pytest.importorskip("torch", reason="torch is not installed (extra train)")
     from grand3d.model import load_base
 
-    return load_base("tiny", "fp32", "dense")
+    return load_base("tiny")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def plain_norm(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 
 
-def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int | None) -> None:
+def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> None:
     if dtype == "fp64":
         transformers.models.llama.modeling_llama.LlamaRMSNorm.forward = plain_norm
 
@@ -51,4 +51,4 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int | Non
 
 if __name__ == "__main__":
     folder, number, *rest = sys.argv[1:]
-    main(folder, number, *(int(value) for value in rest[:2]), int(rest[2]) if len(rest) > 2 else None)
+    main(folder, number, *(int(value) for value in rest[:2]), int(rest[2]) if len(rest) > 2 else 0)

@@ -16,8 +16,9 @@ pytest.importorskip("transformers")
 from torch.nn import functional as F  # noqa: E402
 
 from grand3d import attention, kernels  # noqa: E402
-from grand3d.attention import attend, choose, dense_mask, make_layout, packed, visible  # noqa: E402
+from grand3d.attention import attend, choose, dense_mask, packed, visible  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.layout import make_layout  # noqa: E402
 
 MODULE = SimpleNamespace(is_causal=True, num_key_value_groups=1, training=False)
 GROUPS = st.lists(st.tuples(st.integers(1, 12), st.lists(st.integers(1, 9), min_size=1, max_size=10)), min_size=1, max_size=3)

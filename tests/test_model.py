@@ -58,12 +58,6 @@ def test_load_base_unknown_name_says_what_it_could_be(tmp_path, root, monkeypatc
         load_base(name.format(tmp_path))
 
 
-def test_load_base_flash_without_a_gpu_names_the_way_out(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(GrandError, match="use 'split'"):
-        load_base("tiny", attention="flash")
-
-
 @pytest.mark.slow
 def test_load_base_smollm2_is_the_whole_model_and_answers(root):
     model, tokenizer = load_base("smollm2")

@@ -194,7 +194,7 @@ def test_tally_refuse_keeps_the_cause_of_the_error():
 def test_dry_run_llama2_objref_says_what_the_run_would_do():
     settings = load_config(ROOT / "configs" / "llama2_7b_objref.yaml")
     found = dry_run(settings, num_processes=12)
-    assert (found["packs_per_process"], found["samples_per_step"], found["num_steps"]) == (1, 96, 10_000)
+    assert (found["scenes_per_process"], found["samples_per_step"], found["num_steps"]) == (1, 96, 10_000)
     assert found["parameters"] == {"base": 6_738_415_616, "adapter": 39_976_960}
     assert found["memory_gb"]["weights"] == pytest.approx(13.48, abs=0.01)
     assert found["tokens"]["how"].startswith("estimated")

@@ -20,7 +20,7 @@ from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d import train as training  # noqa: E402
 from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.train import learning_rate, micro_steps, train  # noqa: E402
+from grand3d.train import groups_per_process, learning_rate, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -250,7 +250,7 @@ def test_accelerator_launched_waits_two_hours(folder, tmp_path, monkeypatch):
 
     def accelerator(**settings):
         seen.append(settings["kwargs_handlers"])
-        return SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None))
+        return SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None), use_distributed=False)
 
     monkeypatch.setattr(training, "Accelerator", accelerator)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -304,7 +304,7 @@ def test_learning_rate_each_schedule_has_its_values(schedule, expected):
     assert [learning_rate(settings, step) for step in range(1, 6)] == pytest.approx(expected)
 
 
-def test_micro_steps_groups_that_do_not_spread_evenly_raise(folder):
-    assert micro_steps(config(folder, train__global_batch=12), 3) == 2
-    with pytest.raises(GrandError, match="6 packs a step, which 4 processes"):
-        micro_steps(config(folder, train__global_batch=12), 4)
+def test_groups_per_process_groups_that_do_not_spread_evenly_raise(folder):
+    assert groups_per_process(config(folder, train__global_batch=12), 3) == 2
+    with pytest.raises(GrandError, match="6 scenes a step, which 4 processes"):
+        groups_per_process(config(folder, train__global_batch=12), 4)
