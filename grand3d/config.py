@@ -35,6 +35,10 @@ class ModelConfig:
     attention: Literal["auto", "split", "flex", "flash", "dense"] = "auto"
     """How packed questions attend: ``split`` runs on CPUs, and in bf16 or fp16 on NVIDIA GPUs from Ampere on; ``flex`` on any
     NVIDIA GPU; ``flash`` needs the package flash-attn; ``dense`` is the plain check. ``auto`` takes the fastest that runs."""
+    quantize: Literal["none", "nf4"] = "none"
+    """``nf4`` keeps the frozen weights in 4 bits (QLoRA): a quarter of the memory, CUDA only, needs the extra ``qlora``."""
+    liger: Literal["auto", "on", "off"] = "auto"
+    """Liger's fused norms, rotations and gates in training, CUDA only, extra ``liger``; ``auto``: where it is installed."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: about a third slower, memory no longer grows with the layers."""
 

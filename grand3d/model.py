@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib.util
 import os
 import re
 import shutil
@@ -39,13 +40,14 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def load_base(name: str, dtype: str = "fp32", serializer: str = "table") -> tuple[Any, Any]:
+def load_base(name: str, dtype: str = "fp32", serializer: str = "table", quantize: str = "none") -> tuple[Any, Any]:
     """Load a base model and its tokenizer.
 
     Args:
         name: ``smollm2``, ``tiny``, a local folder, or a hub id.
         dtype: ``fp32``, ``bf16`` or ``fp16``.
         serializer: Scene text that the model is to read; it and its tokenizer get the tokens that this needs.
+        quantize: ``none``, or ``nf4`` for weights in 4 bits, on the GPU of this process.
 
     Returns:
         The model on the CPU in evaluation mode, no parameter trainable, and its tokenizer.
@@ -55,6 +57,7 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table") -> tupl
     """
     transformers = _transformers()
     transformers.utils.logging.disable_progress_bar()
+    how = {} if quantize == "none" else _quantized(dtype)
     if name == "tiny":
         tokenizer = load_tokenizer(name)
         return _ready(_tiny(len(tokenizer)).to(DTYPES[dtype]), tokenizer, serializer)
@@ -72,6 +75,7 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table") -> tupl
             local_files_only=folder is not None,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
+            **how,
         )
     # transformers fills such tensors with random numbers, and says so in its log only
     lost = sorted(found["missing_keys"]) + sorted(item[0] for item in found["mismatched_keys"])
@@ -79,6 +83,38 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table") -> tupl
         reason = f"{len(lost)} of the model's tensors are missing in its files, or of another size there (first: {lost[0]})"
         raise GrandError(f"base {shown(name)} cannot be loaded: {reason}{hint}")
     return _ready(model, tokenizer, serializer)
+
+
+def _quantized(dtype: str) -> dict[str, Any]:
+    """What transformers is told to load weights in 4 bits, as QLoRA does (Dettmers et al. 2023)."""
+    if not torch.cuda.is_available():
+        raise GrandError("model.quantize is 'nf4', which needs an NVIDIA GPU; none is seen here. Take 'none'")
+    import_extra("bitsandbytes", "qlora")
+    settings = _transformers().BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=DTYPES[dtype],
+    )
+    return {"quantization_config": settings, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
+
+
+def use_liger(model: Any, wanted: str = "auto") -> bool:
+    """Give a base model Liger's fused kernels; its head stays, since only labelled tokens pass through it.
+
+    Args:
+        wanted: As ``ModelConfig.liger``.
+
+    Raises:
+        GrandError: If they are asked for and missing.
+    """
+    if wanted == "off" or (wanted == "auto" and not (torch.cuda.is_available() and importlib.util.find_spec("liger_kernel"))):
+        return False
+    if not torch.cuda.is_available():
+        raise GrandError("model.liger is 'on', which needs an NVIDIA GPU; none is seen here. Take 'auto'")
+    liger = import_extra("liger_kernel.transformers", "liger")
+    liger._apply_liger_kernel_to_instance(model, fused_linear_cross_entropy=False, cross_entropy=False)
+    return True
 
 
 def _ready(model: Any, tokenizer: Any, serializer: str) -> tuple[Any, Any]:

@@ -30,7 +30,7 @@ from grand3d.embeddings import token_ids
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts
-from grand3d.model import attach_lora, load_base, save_adapter, start_from, wording
+from grand3d.model import attach_lora, load_base, save_adapter, start_from, use_liger, wording
 from grand3d.pack import Pack, fill_rows, make_pack, pack_loss
 from grand3d.sample import Sample
 from grand3d.scene import Scene
@@ -99,7 +99,7 @@ def _train(
 
     set_seed(config.train.seed)  # the adapter's start is the same on every process
     with accelerator.main_process_first():
-        base, tokenizer = load_base(config.model.base, config.model.dtype, config.prompt.serializer)
+        base, tokenizer = load_base(config.model.base, config.model.dtype, config.prompt.serializer, config.model.quantize)
     context = getattr(base.config, "max_position_embeddings", None)
     if context is not None and config.prompt.max_tokens > context:
         raise GrandError(
@@ -107,10 +107,10 @@ def _train(
         )
     back_end = choose(config.model.attention, accelerator.device, base.dtype)
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
+    use_liger(base, config.model.liger)
     new_tokens = token_ids(tokenizer, config.prompt.serializer)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing, new_tokens)
     if config.lora.start is not None and folder is None:  # a checkpoint's weights would take the place of the start's
-        start_from(model, config.lora.start, config)
         start_from(model, config.lora.start, config)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)

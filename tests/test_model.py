@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,7 +22,7 @@ from grand3d.adapter import check_start  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig, load_config  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.lora import fuse  # noqa: E402
-from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, start_from, wording  # noqa: E402
+from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, start_from, use_liger, wording  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
@@ -267,3 +270,39 @@ def test_wording_differs_where_the_prompt_differs():
     prompts = (PromptConfig(), PromptConfig(serializer="grand"), PromptConfig(grounding="none"), PromptConfig(refer_close="<r>"))
     assert len({wording(prompt) for prompt in prompts}) == 4
     assert wording(PromptConfig()) == wording(PromptConfig(top_k=3))
+
+
+def test_load_base_in_4_bits_without_a_gpu_names_the_way_out(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(GrandError, match="needs an NVIDIA GPU"):
+        load_base("tiny", quantize="nf4")
+
+
+def test_load_base_in_4_bits_without_bitsandbytes_names_the_pip_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(GrandError, match=r"grand3d\[qlora\]"):
+        load_base("tiny", quantize="nf4")
+
+
+def test_use_liger_takes_it_where_it_is_and_leaves_the_head_alone(monkeypatch, tiny_model):
+    seen = []
+    kernels = ModuleType("liger_kernel.transformers")
+    kernels._apply_liger_kernel_to_instance = lambda model, **how: seen.append((model, how))
+    assert not use_liger(tiny_model[0], "auto")  # no GPU
+    with pytest.raises(GrandError, match="needs an NVIDIA GPU"):
+        use_liger(tiny_model[0], "on")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "liger_kernel", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert not use_liger(tiny_model[0], "auto")
+    with pytest.raises(GrandError, match=r"grand3d\[liger\]"):
+        use_liger(tiny_model[0], "on")
+    monkeypatch.setitem(sys.modules, "liger_kernel", ModuleType("liger_kernel"))
+    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", kernels)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert use_liger(tiny_model[0], "auto")
+    assert not use_liger(tiny_model[0], "off")
+    ((model, how),) = seen
+    assert model is tiny_model[0]
+    assert how == {"fused_linear_cross_entropy": False, "cross_entropy": False}

@@ -34,15 +34,15 @@ def test_core_needs_only_numpy_and_yaml() -> None:
 
 
 def test_every_promised_extra_is_offered() -> None:
-    promised = {"train", "deepspeed", "flash", "smol", "view", "report", "annotate", "analyze", "vllm", "ray", "dev", "all"}
+    promised = {"train", "deepspeed", "flash", "qlora", "liger", "smol", "view", "report", "annotate", "analyze", "vllm", "ray", "dev", "all"}
     assert set(EXTRAS) == promised
     assert all(EXTRAS.values())
 
 
-def test_extra_all_leaves_out_only_flash_and_vllm() -> None:
+def test_extra_all_leaves_out_only_vllm_and_what_needs_a_gpu() -> None:
     (line,) = EXTRAS["all"]
     named = set(re.search(r"\[(.*)\]", line).group(1).split(","))  # type: ignore[union-attr]
-    assert named == set(EXTRAS) - {"all", "flash", "vllm"}
+    assert named == set(EXTRAS) - {"all", "flash", "vllm", "qlora", "liger"}
 
 
 def test_smol_does_not_pull_the_compiled_runtime() -> None:
@@ -72,7 +72,7 @@ def test_every_import_extra_call_names_a_package_of_that_extra() -> None:
             if not all(isinstance(argument, ast.Constant) for argument in node.args):
                 continue
             module, extra = (argument.value for argument in node.args)  # type: ignore[attr-defined]
-            package = brings.get(module, module.split(".")[0])
+            package = brings.get(module, module.split(".")[0].replace("_", "-"))
             if package not in requirement_names(EXTRAS.get(extra, [])):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {module} by {extra}")
     assert wrong == []
