@@ -91,8 +91,8 @@ def dry_run(
     Returns:
         ``num_processes``, ``scenes_per_process`` and ``rows_per_process`` (of a step; the rows are the accumulation, estimated),
         ``samples_per_step``, ``num_steps``, ``data`` (one line a source), ``epochs`` (None while
-        data is missing), ``tokens`` (means, and how they were found), ``parameters``, ``memory_gb`` (estimate a GPU, by part; None
-        for a base of unknown shape) and ``notes``.
+        data is missing), ``tokens`` (means, and how they were found), ``parameters``, ``memory_gb`` (estimate a GPU, by part;
+        None for a base of unknown shape) and ``notes``.
 
     Raises:
         GrandError: For settings that cannot work.
