@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
@@ -14,10 +16,12 @@ from grand3d.embeddings import token_ids  # noqa: E402
 from grand3d.generate.ask import ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter, start_from  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.prompts import dialogue  # noqa: E402
+from grand3d.scene import Scene  # noqa: E402
 from grand3d.serial import added_tokens, write_scene  # noqa: E402
 from grand3d.stream import Tally, encode_group  # noqa: E402
 from grand3d.synth import make_data, make_scene  # noqa: E402
-from grand3d.tokens import decode  # noqa: E402
+from grand3d.tokens import decode, encode  # noqa: E402
 
 PROMPT = PromptConfig(serializer="coord")
 
@@ -146,3 +150,20 @@ def test_ask_in_coord_tokens_answers_every_question(base):
     replies = list(ask(model, tokenizer, PROMPT, data, data.samples, max_new_tokens=8))
     assert {reply.sample_id for reply in replies} == {sample.sample_id for sample in data.samples}
     assert model.config._attn_implementation == ATTENTION
+
+
+@pytest.mark.parametrize(("form", "limit"), [("coord", 2048), ("table", 4096)])
+def test_100_objects_with_system_question_and_120_answer_tokens_fit(form, limit):
+    tokenizer = load_tokenizer("tiny", serializer=form)
+    rooms = [make_scene(3, index, 1) for index in range(20)]
+    objects = [item for scene, _ in rooms for item in scene.objects][:100]
+    objects = [replace(item, object_id=str(number)) for number, item in enumerate(objects)]
+    text = write_scene(Scene("large", tuple(objects)), form)
+    assert len(text.object_ids) + len(text.same) == 100
+    longest = 0
+    for _, (sample, *_) in rooms:
+        sample = replace(sample, target_ids=(), answer="") if sample.task == "object_reference" else sample
+        if sample.task in ("object_reference", "existence"):
+            talk = dialogue(sample, text, PromptConfig(serializer=form, top_k=100), with_answer=False)
+            longest = max(longest, len(encode(tokenizer, talk)))
+    assert 0 < longest + 120 <= limit
