@@ -2,8 +2,8 @@
 
     GRAND3D_REAL=/where/the/files/are python tools/count_tokens.py [--json]
 
-Every scene is written as it stands in a prompt (top_k 40), header included. Llama's kind is the 32,000-piece sentencepiece model that
-the package mistral-common carries.
+Every scene is written as it stands in a prompt (top_k 40), header included. Llama's kind is the 32,000-piece sentencepiece model
+that the package mistral-common carries.
 """
 
 from __future__ import annotations
