@@ -141,7 +141,7 @@ def _coord_text(objects: Collection[Object]) -> str:
         origin = [min(box[axis] for box in boxes) for axis in range(3)]
         places = [box[axis] - origin[axis] for box in boxes for axis in range(3)]
         widest = max(*places, *(value for box in boxes for value in box[3:]))
-        step = max(step, -(-2 * widest // (2 * HIGHEST + 1)))
+        step = max(step, 2 * widest // (2 * HIGHEST + 1) + 1)  # half a step more would round up to HIGHEST + 1
     text = "" if step == COORD_STEP and not any(origin) else f"steps of {step} cm from {' '.join(map(str, origin))}\n"
     for k, (item, box) in enumerate(zip(objects, boxes, strict=True)):
         numbers = [value - start for value, start in zip(box[:3], origin, strict=True)] + list(box[3:])

@@ -138,6 +138,14 @@ def test_read_scene_of_written_coord_returns_the_merged_scene_within_half_a_step
     assert set(re.findall(r"<[^>]*>", written.text)) <= known
 
 
+def test_write_scene_coord_widest_scene_of_a_step_stays_within_the_tokens() -> None:
+    for widest in (1533, 1534, 5115, 10230, 10231):
+        scene = Scene(
+            "s", (box("a"), replace(box("b"), centroid=(widest / 100, 0.0, 0.5)), replace(box("c"), centroid=(-8, 0, 0)))
+        )
+        assert set(re.findall(r"<[^>]*>", write_scene(scene, "coord").text)) <= set(added_tokens("coord"))
+
+
 @pytest.mark.parametrize(
     "text",
     [
