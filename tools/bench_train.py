@@ -216,7 +216,7 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="3 repeats in place of 7")
+    parser.add_argument("--quick", action="store_true", help="2 repeats in place of 7")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of a table")
     parser.add_argument("--model", choices=sorted(SHAPES), default="small", help="shape of the random model (default: small)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
@@ -228,7 +228,7 @@ def main() -> None:
     options = parser.parse_args()
     device, shape = torch.device(options.device), SHAPES[options.model]
     model = build(shape, options.dtype, device, options.rank, options.checkpointing)
-    repeats = 3 if options.quick else 7
+    repeats = 2 if options.quick else 7
     cases = [measure(model, shape, case, repeats, options.rank, device) for case in CASES]
     report: dict[str, Any] = {
         "model": options.model,
