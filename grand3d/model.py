@@ -82,6 +82,10 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table", quantiz
     if lost:
         reason = f"{len(lost)} of the model's tensors are missing in its files, or of another size there (first: {lost[0]})"
         raise GrandError(f"base {shown(name)} cannot be loaded: {reason}{hint}")
+    layers = sorted(key for key in found["unexpected_keys"] if ".layers." in key)
+    if layers:
+        reason = f"its files hold {len(layers)} tensors of layers that config.json does not name (first: {layers[0]})"
+        raise GrandError(f"base {shown(name)} cannot be loaded: {reason}; is num_hidden_layers right?")
     return _ready(model, tokenizer, serializer)
 
 

@@ -251,3 +251,9 @@ def test_the_examples_of_the_format_page_make_a_data_folder(tmp_path: Path, root
     (tmp_path / "replies.jsonl").write_text(reply)
     assert load_data(tmp_path).samples[0].answer == "Yes"
     assert load_replies(tmp_path / "replies.jsonl")[0].object_ids == ("0",)
+
+
+def test_reply_from_dict_of_a_question_is_refused() -> None:
+    row = {"sample_id": "a", "scene_id": "s", "task": "existence", "text": "Is there a bed?", "target_ids": []}
+    with pytest.raises(GrandError, match="it is a question"):
+        reply_from_dict(row)
