@@ -186,7 +186,8 @@ def reply_from_dict(row: Any) -> Reply:
     sample_id = field(row, "sample_id", str, "reply")
     where = f"reply {shown(sample_id)}"
     if "task" in row and "target_ids" in row:
-        raise GrandError(f"{where}: has the keys task and target_ids, so it is a question; expected a reply to one, as predict writes it", "not a reply")
+        reason = "has the keys task and target_ids, so it is a question; expected a reply to one, as predict writes it"
+        raise GrandError(f"{where}: {reason}", "not a reply")
     num_dropped = field(row, "num_dropped", int, where, 0)
     if num_dropped < 0:
         raise GrandError(f"{where}: num_dropped is {shown(num_dropped)}, expected 0 or more", "bad number")
