@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +21,8 @@ from grand3d.generate.ask import ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter, start_from  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.prompts import dialogue  # noqa: E402
-from grand3d.scene import Scene  # noqa: E402
-from grand3d.serial import added_tokens, write_scene  # noqa: E402
+from grand3d.scene import Object, Scene  # noqa: E402
+from grand3d.serial import FORMS, added_tokens, fit_scene, read_scene, write_scene  # noqa: E402
 from grand3d.stream import Tally, encode_group  # noqa: E402
 from grand3d.synth import make_data, make_scene  # noqa: E402
 from grand3d.tokens import decode, encode  # noqa: E402
@@ -167,3 +171,26 @@ def test_100_objects_with_system_question_and_120_answer_tokens_fit(form, limit)
             talk = dialogue(sample, text, PromptConfig(serializer=form, top_k=100), with_answer=False)
             longest = max(longest, len(encode(tokenizer, talk)))
     assert 0 < longest + 120 <= limit
+
+
+def test_real_proposals_take_at_most_25_tokens_an_object_as_table_and_9_with_coordinate_tokens(
+    real: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Counted with a 32,000-piece sentencepiece model of Llama's kind; the same scenes take 60 in the form ``grand``."""
+    transformers, mistral = pytest.importorskip("transformers"), pytest.importorskip("mistral_common")
+    shutil.copy(Path(mistral.__file__).parent / "data" / "tokenizer.model.v1", tmp_path / "tokenizer.model")
+    tokenizer = transformers.LlamaTokenizer.from_pretrained(tmp_path)
+    tokenizer.add_tokens([transformers.AddedToken(word, normalized=False, special=False) for word in added_tokens("coord")])
+    rows = json.loads(real("mask3d/scannet_val_proposals.json").read_text("utf-8"))
+    tokens, shown = dict.fromkeys(FORMS, 0), dict.fromkeys(FORMS, 0)
+    for scene_id, graph in rows.items():
+        found = (Object(k, r["category"], tuple(r["centroid"]), tuple(r["extent"]), score=r["score"]) for k, r in graph.items())
+        scene = Scene(scene_id, tuple(found))
+        for form in FORMS:
+            fitted = fit_scene(scene, form)
+            assert len(read_scene(fitted.text, form).objects) == len(fitted.object_ids)
+            tokens[form] += len(tokenizer.encode(fitted.text, add_special_tokens=False))
+            shown[form] += len(fitted.object_ids)
+    assert tokens["table"] / shown["table"] < 25
+    assert tokens["coord"] / shown["coord"] < 9
+    assert tokens["grand"] / shown["grand"] > 55

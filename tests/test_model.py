@@ -306,3 +306,13 @@ def test_use_liger_takes_it_where_it_is_and_leaves_the_head_alone(monkeypatch, t
     ((model, how),) = seen
     assert model is tiny_model[0]
     assert how == {"fused_linear_cross_entropy": False, "cross_entropy": False}
+
+
+def test_load_base_with_fewer_layers_in_its_config_than_in_its_files_is_refused(tmp_path):
+    model, tokenizer = load_base("tiny")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace('"num_hidden_layers": 4', '"num_hidden_layers": 2'))
+    with pytest.raises(GrandError, match="num_hidden_layers"):
+        load_base(str(tmp_path))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -382,26 +381,3 @@ def test_fit_scene_that_cannot_fit_names_all_counts() -> None:
         fit_scene(proposals(40), keep=["p77"])
     with pytest.raises(GrandError, match="count_tokens"):
         fit_scene(proposals(40), budget=10)
-
-
-def test_real_proposals_take_at_most_25_tokens_an_object_as_table_and_9_with_coordinate_tokens(
-    real: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """Counted with a 32,000-piece sentencepiece model of Llama's kind; the same scenes take 60 in the form ``grand``."""
-    transformers, mistral = pytest.importorskip("transformers"), pytest.importorskip("mistral_common")
-    shutil.copy(Path(mistral.__file__).parent / "data" / "tokenizer.model.v1", tmp_path / "tokenizer.model")
-    tokenizer = transformers.LlamaTokenizer.from_pretrained(tmp_path)
-    tokenizer.add_tokens([transformers.AddedToken(word, normalized=False, special=False) for word in added_tokens("coord")])
-    rows = json.loads(real("mask3d/scannet_val_proposals.json").read_text("utf-8"))
-    tokens, shown = dict.fromkeys(FORMS, 0), dict.fromkeys(FORMS, 0)
-    for scene_id, graph in rows.items():
-        found = (Object(k, r["category"], tuple(r["centroid"]), tuple(r["extent"]), score=r["score"]) for k, r in graph.items())
-        scene = Scene(scene_id, tuple(found))
-        for form in FORMS:
-            fitted = fit_scene(scene, form)
-            assert len(read_scene(fitted.text, form).objects) == len(fitted.object_ids)
-            tokens[form] += len(tokenizer.encode(fitted.text, add_special_tokens=False))
-            shown[form] += len(fitted.object_ids)
-    assert tokens["table"] / shown["table"] < 25
-    assert tokens["coord"] / shown["coord"] < 9
-    assert tokens["grand"] / shown["grand"] > 55
