@@ -86,7 +86,6 @@ def test_generate_gives_the_replies_of_one_by_one_generation(lively: Any, shared
 def test_generate_longer_than_the_buffers_grow_gives_the_same_replies(lively: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = lively
     monkeypatch.setattr("grand3d.generate.cache.GROWTH", 2)
-    monkeypatch.setattr(decode, "GROWTH", 2)
     requests = make_requests([(30, [3, 8, 12, 5, 6])], seed=5)
     assert batched(model, tokenizer, requests, 24) == one_by_one(model, tokenizer, requests, 24)
 

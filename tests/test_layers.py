@@ -24,7 +24,7 @@ LAYERS = (
     "relations sample",
     "serial",
     "prompts",
-    "convert synth bench",
+    "convert synth bench grammar",
     "figures",
     "tokens layout lora journal weights embeddings",
     "kernels",

@@ -75,12 +75,12 @@ class Rows:
     Before a forward pass ``place`` says which row each token belongs to.
     """
 
-    def __init__(self, prefix: Prefix, num_rows: int, num_columns: int) -> None:
+    def __init__(self, prefix: Prefix) -> None:
         kv_heads, _, size = prefix.keys[0].shape
         self.prefix = prefix
-        self.keys = [k.new_zeros(num_rows, kv_heads, num_columns, size) for k in prefix.keys]
-        self.values = [v.new_zeros(num_rows, kv_heads, num_columns, size) for v in prefix.values]
-        self.lengths = torch.zeros(num_rows, dtype=torch.long, device=prefix.keys[0].device)
+        self.keys = [k.new_zeros(0, kv_heads, 0, size) for k in prefix.keys]
+        self.values = [v.new_zeros(0, kv_heads, 0, size) for v in prefix.values]
+        self.lengths = torch.zeros(0, dtype=torch.long, device=prefix.keys[0].device)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -104,12 +104,20 @@ class Rows:
         self.lengths = self.lengths.scatter_add(0, rows, torch.ones_like(rows))
         return len(self.prefix) + self.columns
 
-    def keep(self, rows: Tensor) -> None:
-        """Forget all rows but these; they are renumbered from 0."""
-        used = int(self.lengths.max())
-        self.keys = [functional.pad(k[rows, :, :used], (0, 0, 0, GROWTH)) for k in self.keys]
-        self.values = [functional.pad(v[rows, :, :used], (0, 0, 0, GROWTH)) for v in self.values]
-        self.lengths = self.lengths[rows]
+    def add(self, num: int) -> None:
+        """Empty rows behind the others."""
+        more = (0, 0, 0, 0, 0, 0, 0, num)
+        self.keys = [functional.pad(k, more) for k in self.keys]
+        self.values = [functional.pad(v, more) for v in self.values]
+        self.lengths = functional.pad(self.lengths, (0, num))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Forget all rows but these; they are renumbered from 0. A row that is named twice is there twice then."""
+        index = torch.tensor(rows, dtype=torch.long, device=self.lengths.device)
+        self.lengths = self.lengths[index]
+        used = int(self.lengths.max()) if len(rows) else 0
+        self.keys = [k[index, :, :used] for k in self.keys]
+        self.values = [v[index, :, :used] for v in self.values]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attention of every token over the prefix and the tokens of its own row up to itself.
@@ -184,10 +192,15 @@ def shared_attention(
 AttentionInterface.register(NAME, shared_attention)
 
 
+def inner(model: Any) -> Any:
+    """The base model inside a PEFT model; any other as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 @contextmanager
 def ready(model: Any) -> Iterator[Any]:
     """The base model inside ``model``, set to shared attention and evaluation; all is put back afterwards."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = inner(model)
     before, training = base.config._attn_implementation, base.training
     base.config._attn_implementation = NAME
     base.eval()

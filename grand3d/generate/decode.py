@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from grand3d.errors import GrandError, shown
-from grand3d.generate.cache import GROWTH, Prefix, Rows, ready
+from grand3d.generate.cache import Prefix, Rows, inner, ready
+from grand3d.generate.guide import Grammar, Guide
 from grand3d.tokens import Encoded, decode, stop_ids
 
 Ids = tuple[int, ...]
 Memory = dict[Ids, Prefix]
-Choose = Callable[[Tensor], list[int]]
 
 # A pass over the tokens that all questions begin with costs about as much as this many tokens more in a batch.
 PASS_TOKENS = 16
+JOIN_AT = 0.75  # share of the batch that still goes on when waiting questions join it
+SHRINK_AT = 0.75  # share of the rows that still go on when the ended ones are dropped; dropping copies the others
 
 MAX_NEW_TOKENS = 256
 
@@ -51,6 +58,15 @@ class Sampling:
 GREEDY = Sampling()
 
 
+@dataclass(slots=True)
+class Times:
+    """Seconds spent, added up over calls: reading prefixes, stepping the model, and choosing what the grammar allows."""
+
+    prefix: float = 0.0
+    steps: float = 0.0
+    grammar: float = 0.0
+
+
 def generate(
     model: Any,
     tokenizer: Any,
@@ -60,6 +76,8 @@ def generate(
     sampling: Sampling = GREEDY,
     on_token: Callable[[str], None] | None = None,
     memory: Memory | None = None,
+    grammars: Sequence[str] | None = None,
+    times: Times | None = None,
 ) -> Iterator[tuple[int, str, bool]]:
     """Answer every request; requests with the same prefix share one forward pass over it.
 
@@ -67,37 +85,48 @@ def generate(
         model: A causal language model of transformers, with or without a PEFT adapter.
         requests: Encoded prompts whose suffix ends where the reply begins.
         max_new_tokens: A reply is cut here, its stop token included.
-        batch_size: Questions of one scene that are answered at a time.
+        batch_size: Questions of one scene that are answered at a time; as some end, others take their places.
         on_token: Receives the text of a single request piece by piece, as it grows.
         memory: Prefixes read by earlier calls, by their tokens; those read now are added. The caller empties it.
+        grammars: What each reply may be (``grammar.reply_grammar``); a reply that the token limit would cut is brought to
+            its shortest end before. None lets the model write whatever it likes.
+        times: Filled with where the time went.
 
     Yields:
         ``(index into requests, reply text, finished)`` in the order they are done; ``finished`` is False when the token
         limit cut the reply. Equal requests are answered once where the likeliest token is taken.
 
     Raises:
-        GrandError: If a request and its reply are more than the model takes.
+        GrandError: If a request and its reply are more than the model takes, or no reply is as short as the limit.
     """
     assert on_token is None or len(requests) == 1, "streaming is for one request"
     assert max_new_tokens >= 1 and batch_size >= 1
     _check_fits(model, requests, max_new_tokens)
+    times = times if times is not None else Times()
     stop = stop_ids(tokenizer)
-    choose = _chooser(sampling)
-    for prefix_ids, questions in _group(requests, merge_equal=sampling.temperature == 0).items():
+    compiled: dict[str, Grammar] = {}
+    with _timed(times, "grammar", model):
+        for text in dict.fromkeys(grammars or ()):
+            compiled[text] = Grammar(text, tokenizer, model.get_output_embeddings().weight.shape[0], stop)
+    for prefix_ids, questions in _group(requests, grammars, sampling).items():
         prefix = None if memory is None else memory.get(prefix_ids)
-        for batch in _batches(sorted(questions), batch_size):
-            suffixes = [suffix for suffix, _ in batch]
-            on_ids = None if on_token is None else _streamer(tokenizer, on_token)
-            with ready(model) as base:
-                if prefix is None:
-                    prefix = _read(base, Prefix(), prefix_ids)
-                    if memory is not None:
-                        memory[prefix_ids] = prefix
-                replies = _answer(base, prefix, suffixes, stop, max_new_tokens, choose, on_ids)
-            for (_, indices), (ids, finished) in zip(batch, replies, strict=True):
+        on_ids = None if on_token is None else _streamer(tokenizer, on_token)
+        if prefix is None:
+            with ready(model) as base, _timed(times, "prefix", base):
+                prefix = _read(base, Prefix(), prefix_ids)
+            if memory is not None:
+                memory[prefix_ids] = prefix
+        questions.sort(key=lambda question: question.suffix)
+        answers = _answer(model, prefix, questions, compiled, stop, max_new_tokens, batch_size, sampling, on_ids, times)
+        while True:
+            with ready(model):  # never while the caller has its turn
+                done = list(islice(answers, batch_size))
+            for question, ids, finished in done:
                 text = decode(tokenizer, ids)
-                for index in indices:
+                for index in question.requests:
                     yield index, text, finished
+            if not done:
+                break
 
 
 def positions(model: Any) -> int:
@@ -117,21 +146,34 @@ def _check_fits(model: Any, requests: Sequence[Encoded], max_new_tokens: int) ->
             )
 
 
-def _group(requests: Sequence[Encoded], merge_equal: bool) -> dict[Ids, list[tuple[Ids, list[int]]]]:
-    """For each prefix its questions: suffix, and the requests that ask it."""
-    groups: dict[Ids, dict[Any, tuple[Ids, list[int]]]] = {}
+@dataclass(slots=True)
+class _Question:
+    """What is asked behind a prefix, and the requests that ask it.
+
+    Attributes:
+        seed: Of the draws for its reply. It is made of what is asked, not of its place, so that no other question changes it.
+    """
+
+    suffix: Ids
+    grammar: str | None
+    seed: int
+    requests: list[int] = field(default_factory=list)
+
+
+def _group(requests: Sequence[Encoded], grammars: Sequence[str] | None, sampling: Sampling) -> dict[Ids, list[_Question]]:
+    """For each prefix its questions; equal ones are one question where the likeliest token is taken."""
+    groups: dict[Ids, dict[Any, _Question]] = {}
     for index, request in enumerate(requests):
-        suffix = tuple(request.suffix)
-        questions = groups.setdefault(tuple(request.prefix), {})
-        questions.setdefault(suffix if merge_equal else index, (suffix, []))[1].append(index)
+        prefix, suffix = tuple(request.prefix), tuple(request.suffix)
+        questions = groups.setdefault(prefix, {})
+        grammar = grammars[index] if grammars is not None else None
+        seed = 0
+        if sampling.temperature:
+            seed = zlib.crc32(repr((sampling.seed, prefix, suffix, grammar)).encode())
+            while (suffix, grammar, seed) in questions:
+                seed += 1
+        questions.setdefault((suffix, grammar, seed), _Question(suffix, grammar, seed)).requests.append(index)
     return {prefix: list(questions.values()) for prefix, questions in groups.items()}
-
-
-def _batches(questions: list[tuple[Ids, list[int]]], batch_size: int) -> Iterator[list[tuple[Ids, list[int]]]]:
-    """Batches of nearly equal size, so that no small one is left over."""
-    num = -(-len(questions) // batch_size)
-    for i in range(num):
-        yield questions[len(questions) * i // num : len(questions) * (i + 1) // num]
 
 
 def _read(base: Any, prefix: Prefix, ids: Ids) -> Prefix:
@@ -141,49 +183,100 @@ def _read(base: Any, prefix: Prefix, ids: Ids) -> Prefix:
     return prefix
 
 
+@dataclass(slots=True)
+class _Row:
+    """A reply as it grows.
+
+    Attributes:
+        feed: Tokens that the model has not seen yet.
+        draw: Where its random numbers come from; None where the likeliest token is taken.
+    """
+
+    question: _Question
+    feed: list[int]
+    reply: list[int]
+    guide: Guide | None
+    draw: torch.Generator | None
+    ended: bool = False
+    finished: bool = False
+
+    def put(self, token: int, stop: set[int], limit: int) -> bool:
+        """Take a token, and those that must follow it, into the reply; False if it may not follow."""
+        if self.guide is None:
+            self.feed = [] if token in stop else [token]
+            self.finished = token in stop
+        else:
+            tokens = self.guide.take(token)
+            if tokens is None:
+                return False
+            self.feed = tokens
+            self.finished = self.guide.ended and not self.guide.cut
+        self.reply += self.feed
+        self.ended = self.finished or (self.guide.ended if self.guide is not None else len(self.reply) == limit)
+        return True
+
+
 def _answer(
-    base: Any,
+    model: Any,
     prefix: Prefix,
-    suffixes: list[Ids],
+    questions: list[_Question],
+    grammars: Mapping[str, Grammar],
     stop: set[int],
     max_new_tokens: int,
-    choose: Choose,
+    batch_size: int,
+    sampling: Sampling,
     on_ids: Callable[[list[int], bool], None] | None,
-) -> list[tuple[list[int], bool]]:
-    """Reply tokens without the stop token, and whether it came, for each of the sorted suffixes."""
-    num = len(suffixes)
-    common = _common(suffixes)
-    if common * (num - 1) >= PASS_TOKENS or common > 512:  # a long one alone would need a large square of scores
-        prefix = _read(base, prefix.fork(), suffixes[0][:common])
-    else:
-        common = 0
-    longest = max(map(len, suffixes)) - common
-    rows = Rows(prefix, num, longest + min(max_new_tokens, GROWTH))
-    replies: list[list[int]] = [[] for _ in suffixes]
-    finished = [False] * num
-    owner = list(range(num))  # the suffix behind each row
-    going = list(range(num))  # rows that have not ended
-    feed = [list(suffix[common:]) for suffix in suffixes]
-    for left in reversed(range(max_new_tokens)):
-        chosen = choose(_step(base, rows, going, feed))
-        still = []
-        for row, token in zip(going, chosen, strict=True):
-            if token in stop:
-                finished[owner[row]] = True
-            else:
-                replies[owner[row]].append(token)
-                still.append(row)
+    times: Times,
+) -> Iterator[tuple[_Question, list[int], bool]]:
+    """``(question, reply tokens without the stop token, finished)`` for the questions, sorted by suffix, as they end."""
+    base = inner(model)
+    with _timed(times, "prefix", base):
+        prefix, common = _read_common(base, prefix, [question.suffix for question in questions])
+    waiting = deque(questions)
+    rows, live = Rows(prefix), []  # live: a row for each line of ``rows``, None once it has ended
+    while waiting or any(live):
+        if waiting and sum(row is not None for row in live) <= JOIN_AT * batch_size:
+            rows.keep([i for i, row in enumerate(live) if row is not None])
+            live = [row for row in live if row is not None]
+            new = [waiting.popleft() for _ in range(min(len(waiting), batch_size - len(live)))]
+            with _timed(times, "grammar", base):
+                live += [_begin(question, common, grammars, max_new_tokens, sampling) for question in new]
+            rows.add(len(new))
+        going = [row for row in live if row is not None]
+        with _timed(times, "steps", base):
+            logits = _step(base, rows, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
+            tokens = _draw(logits, going, sampling) if sampling.temperature else logits.argmax(-1).tolist()
+        with _timed(times, "grammar", base):
+            for i, (row, token) in enumerate(zip(going, tokens, strict=True)):
+                if not row.put(token, stop, max_new_tokens):
+                    allowed = row.guide.mask().to(logits.device)
+                    masked = logits[i].masked_fill(~allowed, -torch.inf)
+                    row.put(int(masked.argmax()), stop, max_new_tokens)
         if on_ids is not None:
-            on_ids(replies[0], finished[0] or left == 0)
-        going = still
-        if not going:
-            break
-        feed = [replies[owner[row]][-1:] for row in going]
-        if len(going) <= 0.75 * len(rows):
-            rows.keep(torch.tensor(going, device=base.device))
-            owner = [owner[row] for row in going]
-            going = list(range(len(going)))
-    return list(zip(replies, finished, strict=True))
+            on_ids(going[0].reply, going[0].ended)
+        for row in going:
+            if row.ended:
+                yield row.question, row.reply, row.finished
+        live = [None if row is None or row.ended else row for row in live]
+        left = [i for i, row in enumerate(live) if row is not None]
+        if len(left) <= SHRINK_AT * len(live):
+            rows.keep(left)
+            live = [live[i] for i in left]
+
+
+def _begin(question: _Question, common: int, grammars: Mapping[str, Grammar], limit: int, sampling: Sampling) -> _Row:
+    guide = None if question.grammar is None else grammars[question.grammar].follow(limit)
+    first = [] if guide is None else guide.first()
+    draw = torch.Generator().manual_seed(question.seed) if sampling.temperature else None
+    return _Row(question, [*question.suffix[common:], *first], list(first), guide, draw)
+
+
+def _read_common(base: Any, prefix: Prefix, suffixes: list[Ids]) -> tuple[Prefix, int]:
+    """The prefix with the tokens that all sorted suffixes begin with, where reading them once is worth a pass; and how many."""
+    common = _common(suffixes)
+    if common * (len(suffixes) - 1) >= PASS_TOKENS or common > 512:  # a long one alone would need a large square of scores
+        return _read(base, prefix.fork(), suffixes[0][:common]), common
+    return prefix, 0
 
 
 def _common(suffixes: list[Ids]) -> int:
@@ -214,20 +307,30 @@ def _forward(base: Any, ids: list[int], positions: Any, shared: Prefix | Rows, k
     ).logits[0]
 
 
-def _chooser(sampling: Sampling) -> Choose:
-    """Logits (rows, vocabulary) -> one token a row."""
-    if sampling.temperature == 0:
-        return lambda logits: logits.argmax(-1).tolist()
-    rng = torch.Generator().manual_seed(sampling.seed)
+def _draw(logits: Tensor, rows: Sequence[_Row], sampling: Sampling) -> list[int]:
+    """One token a row, drawn from what its grammar allows."""
+    logits = logits.float().cpu()
+    if rows[0].guide is not None:
+        logits = logits.masked_fill(~torch.stack([row.guide.mask() for row in rows]), -torch.inf)
+    chances, order = torch.softmax(logits / sampling.temperature, -1), None
+    if sampling.top_p < 1:
+        chances, order = chances.sort(-1, descending=True)
+        before = chances.cumsum(-1) - chances
+        chances[before >= sampling.top_p] = 0  # the likeliest has nothing before it and always stays
+    reached = chances.double().cumsum(-1)
+    points = torch.stack([torch.rand(1, generator=row.draw, dtype=torch.double) for row in rows]) * reached[:, -1:]
+    picked = torch.searchsorted(reached, points, right=True).clamp_(max=logits.shape[1] - 1)
+    return (picked if order is None else order.gather(-1, picked)).squeeze(-1).tolist()
 
-    def choose(logits: Tensor) -> list[int]:
-        probabilities = torch.softmax(logits.float().cpu() / sampling.temperature, -1)
-        ranked, order = probabilities.sort(-1, descending=True)
-        before = ranked.cumsum(-1) - ranked
-        ranked[before >= sampling.top_p] = 0  # the likeliest has nothing before it and always stays
-        return order.gather(-1, torch.multinomial(ranked, 1, generator=rng)).squeeze(-1).tolist()
 
-    return choose
+@contextmanager
+def _timed(times: Times, name: str, model: Any) -> Iterator[None]:
+    """Adds the seconds spent inside to one of the times."""
+    start = time.perf_counter()
+    yield
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+    setattr(times, name, getattr(times, name) + time.perf_counter() - start)
 
 
 def _streamer(tokenizer: Any, on_token: Callable[[str], None]) -> Callable[[list[int], bool], None]:
