@@ -105,12 +105,12 @@ def encode(tokenizer: Any, dialogue: Dialogue) -> Encoded:
         if last:
             break
         name = names[number]
-        text_ids = _text_ids(tokenizer, blank + texts[name])
+        new = text_ids(tokenizer, blank + texts[name])
         after_answer = name.startswith("answer")
-        ids += text_ids
-        mask += [after_answer] * len(text_ids)
+        ids += new
+        mask += [after_answer] * len(new)
         if name == "scene":
-            end_ids = _text_ids(tokenizer, SCENE_END)
+            end_ids = text_ids(tokenizer, SCENE_END)
             ids += end_ids
             mask += [False] * len(end_ids)
             cut = len(ids)
@@ -227,7 +227,7 @@ def _make_piece_ids(tokenizer: Any, piece: str) -> list[int]:
     special = _special(tokenizer)
     ids: list[int] = []
     for part in _split_special(tokenizer, piece):
-        ids += [special[part]] if part in special else _text_ids(tokenizer, part)
+        ids += [special[part]] if part in special else text_ids(tokenizer, part)
     return ids
 
 
@@ -244,7 +244,7 @@ def _find_end_of_stop(tokenizer: Any, piece: str, stops: set[int]) -> int:
     return 0
 
 
-def _text_ids(tokenizer: Any, text: str) -> list[int]:
+def text_ids(tokenizer: Any, text: str) -> list[int]:
     """Ids of text from within a longer text: no special token is recognised and no blank is put in front.
 
     Tokenizers of sentencepiece's kind put a blank before the first word of what they are given. A line break, whose

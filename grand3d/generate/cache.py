@@ -119,6 +119,15 @@ class Rows:
         self.keys = [k[index, :, :used] for k in self.keys]
         self.values = [v[index, :, :used] for v in self.values]
 
+    def fork(self, rows: Sequence[int], lengths: Sequence[int]) -> Rows:
+        """Rows that begin with the first tokens of these; a row may be named several times."""
+        out = Rows(self.prefix)
+        index, used = torch.tensor(rows, dtype=torch.long, device=self.lengths.device), max(lengths, default=0)
+        out.keys = [k[index, :, :used] for k in self.keys]
+        out.values = [v[index, :, :used] for v in self.values]
+        out.lengths = torch.tensor(lengths, dtype=torch.long, device=self.lengths.device)
+        return out
+
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attention of every token over the prefix and the tokens of its own row up to itself.
 
@@ -210,3 +219,31 @@ def ready(model: Any) -> Iterator[Any]:
     finally:
         base.config._attn_implementation = before
         base.train(training)
+
+
+def read(base: Any, prefix: Prefix, ids: Sequence[int]) -> Prefix:
+    """Append tokens to a prefix."""
+    start = len(prefix)
+    _forward(base, list(ids), list(range(start, start + len(ids))), prefix, keep=1)
+    return prefix
+
+
+def step(base: Any, rows: Rows, going: list[int], feed: list[list[int]]) -> Tensor:
+    """Logits (rows going, vocabulary) after each of them has taken in its new tokens."""
+    device = base.device
+    counts = torch.tensor([len(ids) for ids in feed], device=device)
+    ends = counts.cumsum(0)
+    row_of = torch.tensor(going, device=device).repeat_interleave(counts)
+    slot_of = torch.arange(len(row_of), device=device) - (ends - counts).repeat_interleave(counts)
+    positions = rows.place(row_of, slot_of)
+    return _forward(base, [i for ids in feed for i in ids], positions, rows, keep=ends - 1)
+
+
+def _forward(base: Any, ids: list[int], positions: Any, shared: Prefix | Rows, keep: Any) -> Tensor:
+    return base(
+        input_ids=torch.tensor([ids], device=base.device),
+        position_ids=torch.as_tensor(positions, device=base.device)[None],
+        use_cache=False,
+        logits_to_keep=keep,
+        shared=shared,
+    ).logits[0]

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from grand3d.errors import GrandError, shown
-from grand3d.generate.cache import Prefix, Rows, inner, ready
+from grand3d.generate.cache import Prefix, Rows, inner, read, ready, step
 from grand3d.generate.guide import Grammar, Guide
-from grand3d.tokens import Encoded, decode, stop_ids
+from grand3d.generate.weigh import Asked, Choice, weigh
+from grand3d.tokens import Encoded, decode, stop_ids, text_ids
 
 Ids = tuple[int, ...]
 Memory = dict[Ids, Prefix]
@@ -99,6 +100,50 @@ def generate(
     Raises:
         GrandError: If a request and its reply are more than the model takes, or no reply is as short as the limit.
     """
+    options = (max_new_tokens, batch_size, sampling, on_token, memory, grammars, None, times)
+    for index, text, finished, _ in _replies(model, tokenizer, requests, *options):
+        yield index, text, finished
+
+
+def choose(
+    model: Any,
+    tokenizer: Any,
+    requests: Sequence[Encoded],
+    choices: Sequence[Choice | None],
+    grammars: Sequence[str],
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    batch_size: int = 96,
+    times: Times | None = None,
+) -> Iterator[tuple[int, str, bool, list[float]]]:
+    """Answer every request by the likeliest of its candidates; up to the decision as ``generate`` with the likeliest tokens.
+
+    Args:
+        choices: What each request is to be decided between; None for one that is answered as by ``generate``.
+
+    Yields:
+        ``(index into requests, reply text, finished, probability of each candidate)``. The reply ends with the likeliest
+        candidate and its end; no probabilities without a choice, or when the reply ended before the decision.
+
+    Raises:
+        GrandError: As ``generate``; and if candidates cannot be told apart by their tokens.
+    """
+    options = (max_new_tokens, batch_size, GREEDY, None, None, grammars, choices, times)
+    yield from _replies(model, tokenizer, requests, *options)
+
+
+def _replies(
+    model: Any,
+    tokenizer: Any,
+    requests: Sequence[Encoded],
+    max_new_tokens: int,
+    batch_size: int,
+    sampling: Sampling,
+    on_token: Callable[[str], None] | None,
+    memory: Memory | None,
+    grammars: Sequence[str] | None,
+    choices: Sequence[Choice | None] | None,
+    times: Times | None,
+) -> Iterator[tuple[int, str, bool, list[float]]]:
     assert on_token is None or len(requests) == 1, "streaming is for one request"
     assert max_new_tokens >= 1 and batch_size >= 1
     _check_fits(model, requests, max_new_tokens)
@@ -108,23 +153,25 @@ def generate(
     with _timed(times, "grammar", model):
         for text in dict.fromkeys(grammars or ()):
             compiled[text] = Grammar(text, tokenizer, model.get_output_embeddings().weight.shape[0], stop)
-    for prefix_ids, questions in _group(requests, grammars, sampling).items():
+    for prefix_ids, questions in _group(requests, grammars, choices, sampling).items():
         prefix = None if memory is None else memory.get(prefix_ids)
         on_ids = None if on_token is None else _streamer(tokenizer, on_token)
         if prefix is None:
             with ready(model) as base, _timed(times, "prefix", base):
-                prefix = _read(base, Prefix(), prefix_ids)
+                prefix = read(base, Prefix(), prefix_ids)
             if memory is not None:
                 memory[prefix_ids] = prefix
         questions.sort(key=lambda question: question.suffix)
-        answers = _answer(model, prefix, questions, compiled, stop, max_new_tokens, batch_size, sampling, on_ids, times)
+        answers = _answer(
+            model, tokenizer, prefix, questions, compiled, stop, max_new_tokens, batch_size, sampling, on_ids, times
+        )
         while True:
             with ready(model):  # never while the caller has its turn
                 done = list(islice(answers, batch_size))
-            for question, ids, finished in done:
-                text = decode(tokenizer, ids)
-                for index in question.requests:
-                    yield index, text, finished
+            for row in done:
+                text = decode(tokenizer, row.reply) if row.decided is None else row.decided
+                for index in row.question.requests:
+                    yield index, text, row.finished, row.chances
             if not done:
                 break
 
@@ -156,31 +203,32 @@ class _Question:
 
     suffix: Ids
     grammar: str | None
+    choice: Choice | None
     seed: int
     requests: list[int] = field(default_factory=list)
 
 
-def _group(requests: Sequence[Encoded], grammars: Sequence[str] | None, sampling: Sampling) -> dict[Ids, list[_Question]]:
+def _group(
+    requests: Sequence[Encoded],
+    grammars: Sequence[str] | None,
+    choices: Sequence[Choice | None] | None,
+    sampling: Sampling,
+) -> dict[Ids, list[_Question]]:
     """For each prefix its questions; equal ones are one question where the likeliest token is taken."""
     groups: dict[Ids, dict[Any, _Question]] = {}
     for index, request in enumerate(requests):
         prefix, suffix = tuple(request.prefix), tuple(request.suffix)
         questions = groups.setdefault(prefix, {})
         grammar = grammars[index] if grammars is not None else None
+        choice = choices[index] if choices is not None else None
         seed = 0
         if sampling.temperature:
             seed = zlib.crc32(repr((sampling.seed, prefix, suffix, grammar)).encode())
-            while (suffix, grammar, seed) in questions:
+            while (suffix, grammar, choice, seed) in questions:
                 seed += 1
-        questions.setdefault((suffix, grammar, seed), _Question(suffix, grammar, seed)).requests.append(index)
+        question = _Question(suffix, grammar, choice, seed)
+        questions.setdefault((suffix, grammar, choice, seed), question).requests.append(index)
     return {prefix: list(questions.values()) for prefix, questions in groups.items()}
-
-
-def _read(base: Any, prefix: Prefix, ids: Ids) -> Prefix:
-    """Append tokens to a prefix."""
-    start = len(prefix)
-    _forward(base, list(ids), list(range(start, start + len(ids))), prefix, keep=1)
-    return prefix
 
 
 @dataclass(slots=True)
@@ -188,17 +236,22 @@ class _Row:
     """A reply as it grows.
 
     Attributes:
+        begin: Tokens of the question behind the common beginning.
         feed: Tokens that the model has not seen yet.
         draw: Where its random numbers come from; None where the likeliest token is taken.
+        decided: The whole reply, once it has been chosen among candidates of these chances.
     """
 
     question: _Question
+    begin: list[int]
     feed: list[int]
     reply: list[int]
     guide: Guide | None
     draw: torch.Generator | None
     ended: bool = False
     finished: bool = False
+    decided: str | None = None
+    chances: list[float] = field(default_factory=list)
 
     def put(self, token: int, stop: set[int], limit: int) -> bool:
         """Take a token, and those that must follow it, into the reply; False if it may not follow."""
@@ -218,6 +271,7 @@ class _Row:
 
 def _answer(
     model: Any,
+    tokenizer: Any,
     prefix: Prefix,
     questions: list[_Question],
     grammars: Mapping[str, Grammar],
@@ -227,8 +281,8 @@ def _answer(
     sampling: Sampling,
     on_ids: Callable[[list[int], bool], None] | None,
     times: Times,
-) -> Iterator[tuple[_Question, list[int], bool]]:
-    """``(question, reply tokens without the stop token, finished)`` for the questions, sorted by suffix, as they end."""
+) -> Iterator[_Row]:
+    """The questions, sorted by suffix, with their replies as they end."""
     base = inner(model)
     with _timed(times, "prefix", base):
         prefix, common = _read_common(base, prefix, [question.suffix for question in questions])
@@ -244,7 +298,7 @@ def _answer(
             rows.add(len(new))
         going = [row for row in live if row is not None]
         with _timed(times, "steps", base):
-            logits = _step(base, rows, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
+            logits = step(base, rows, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
             tokens = _draw(logits, going, sampling) if sampling.temperature else logits.argmax(-1).tolist()
         with _timed(times, "grammar", base):
             for i, (row, token) in enumerate(zip(going, tokens, strict=True)):
@@ -254,9 +308,8 @@ def _answer(
                     row.put(int(masked.argmax()), stop, max_new_tokens)
         if on_ids is not None:
             on_ids(going[0].reply, going[0].ended)
-        for row in going:
-            if row.ended:
-                yield row.question, row.reply, row.finished
+        _decide(base, tokenizer, rows, live, times)
+        yield from (row for row in going if row.ended)
         live = [None if row is None or row.ended else row for row in live]
         left = [i for i, row in enumerate(live) if row is not None]
         if len(left) <= SHRINK_AT * len(live):
@@ -268,14 +321,41 @@ def _begin(question: _Question, common: int, grammars: Mapping[str, Grammar], li
     guide = None if question.grammar is None else grammars[question.grammar].follow(limit)
     first = [] if guide is None else guide.first()
     draw = torch.Generator().manual_seed(question.seed) if sampling.temperature else None
-    return _Row(question, [*question.suffix[common:], *first], list(first), guide, draw)
+    begin = list(question.suffix[common:])
+    return _Row(question, begin, begin + first, list(first), guide, draw)
+
+
+def _decide(base: Any, tokenizer: Any, rows: Rows, live: list[_Row | None], times: Times) -> None:
+    """End the replies that have come to their decision by the likeliest candidate."""
+    found = []
+    for line, row in enumerate(live):
+        if row is not None and row.question.choice is not None:
+            text = decode(tokenizer, row.reply)
+            place = row.question.choice.place(text)
+            if place is not None:
+                found.append((line, row, text[:place]))
+    if not found:
+        return
+    with _timed(times, "steps", base):
+        asked = []
+        for line, row, text in found:
+            choice = row.question.choice
+            ways = [row.begin + text_ids(tokenizer, text + way + choice.end) for way in choice.candidates]
+            asked.append(Asked(line, row.begin + row.reply, ways))
+        weights = weigh(base, rows, asked)
+    for (_, row, text), chances in zip(found, weights, strict=True):
+        choice = row.question.choice
+        best = max(range(len(chances)), key=chances.__getitem__)
+        row.decided = text + choice.candidates[best] + choice.end
+        row.chances, row.ended = chances, True
+        row.finished = row.guide is None or not row.guide.cut
 
 
 def _read_common(base: Any, prefix: Prefix, suffixes: list[Ids]) -> tuple[Prefix, int]:
     """The prefix with the tokens that all sorted suffixes begin with, where reading them once is worth a pass; and how many."""
     common = _common(suffixes)
     if common * (len(suffixes) - 1) >= PASS_TOKENS or common > 512:  # a long one alone would need a large square of scores
-        return _read(base, prefix.fork(), suffixes[0][:common]), common
+        return read(base, prefix.fork(), suffixes[0][:common]), common
     return prefix, 0
 
 
@@ -284,27 +364,6 @@ def _common(suffixes: list[Ids]) -> int:
     first, last = suffixes[0], suffixes[-1]
     most = min(map(len, suffixes)) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
-
-
-def _step(base: Any, rows: Rows, going: list[int], feed: list[list[int]]) -> Tensor:
-    """Logits (rows going, vocabulary) after each of them has taken in its new tokens."""
-    device = base.device
-    counts = torch.tensor([len(ids) for ids in feed], device=device)
-    ends = counts.cumsum(0)
-    row_of = torch.tensor(going, device=device).repeat_interleave(counts)
-    slot_of = torch.arange(len(row_of), device=device) - (ends - counts).repeat_interleave(counts)
-    positions = rows.place(row_of, slot_of)
-    return _forward(base, [i for ids in feed for i in ids], positions, rows, keep=ends - 1)
-
-
-def _forward(base: Any, ids: list[int], positions: Any, shared: Prefix | Rows, keep: Any) -> Tensor:
-    return base(
-        input_ids=torch.tensor([ids], device=base.device),
-        position_ids=torch.as_tensor(positions, device=base.device)[None],
-        use_cache=False,
-        logits_to_keep=keep,
-        shared=shared,
-    ).logits[0]
 
 
 def _draw(logits: Tensor, rows: Sequence[_Row], sampling: Sampling) -> list[int]:
