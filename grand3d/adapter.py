@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,10 +52,8 @@ def read_adapter(folder: str | Path) -> Adapter:
     if at is not None and (at / "adapter" / ABOUT).exists():
         at = at / "adapter"
     if at is None or not (at / ABOUT).exists():
-        raise GrandError(
-            f"{place(folder)}: not an adapter folder ({'no such folder' if at is None else f'no {ABOUT} in it'}); "
-            "expected 'default', a run folder or its adapter/"
-        )
+        reason = f"no {ABOUT} in it" if at is not None else "it is a file" if os.path.exists(folder) else "no such folder"
+        raise GrandError(f"{place(folder)}: not an adapter folder ({reason}); expected 'default', a run folder or its adapter/")
     file = at / ABOUT
     with hinted(COPIED):
         about = read_object(file)

@@ -273,9 +273,13 @@ def load_data(
             faults.append(("its scene was rejected", f"scene {shown(sample.scene_id)} was rejected"))
         elif sample.scene_id not in scenes:
             faults.append(("unknown scene", f"unknown scene: {shown(sample.scene_id)} is not in scenes.jsonl"))
+        elif absent and sample.scene_id not in answers:
+            reason = (
+                f"scene {shown(sample.scene_id)} is not in truth.jsonl, expected there with the true objects that targets name"
+            )
+            faults.append(("scene without truth", f"{reason}; add it, or remove truth.jsonl if targets are ids of scenes.jsonl"))
         elif absent:
-            space = answers[sample.scene_id].id_space if sample.scene_id in answers else "absent"
-            known = f"the {len(ids.get(sample.scene_id, ()))} {space} ids of scene {shown(sample.scene_id)}"
+            known = f"the {len(ids[sample.scene_id])} {answers[sample.scene_id].id_space} ids of scene {shown(sample.scene_id)}"
             faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
         if inspect is not None and sample.scene_id in scenes and sample.scene_id not in lost:
             faults += inspect(sample, scenes[sample.scene_id], truth.get(sample.scene_id) if truth is not None else None)

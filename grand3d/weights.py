@@ -58,7 +58,8 @@ def find_base(name: str) -> Path | None:
     if folder is None and (not HUB_ID.fullmatch(name) or os.path.exists(name)):
         near = difflib.get_close_matches(name, BUILT_IN, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise GrandError(f"base {shown(name)} was not found: no folder here has this name; expected {EXPECTED}{hint}")
+        seen = "it is a file" if os.path.exists(name) else "no folder here has this name" if name else "the name is empty"
+        raise GrandError(f"base {shown(name)} was not found: {seen}; expected {EXPECTED}{hint}")
     return folder
 
 

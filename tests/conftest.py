@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from grand3d.sample import Data, Sample
+from grand3d.cli import main
+from grand3d.config import PromptConfig
+from grand3d.sample import Data, Sample, save_data
 from grand3d.scene import Object, Scene
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,3 +134,30 @@ def tiny_model(tiny_base: tuple[Any, Any]) -> tuple[Any, Any]:
     """A copy of ``tiny_base`` that a test may train or attach an adapter to."""
     model, tokenizer = tiny_base
     return copy.deepcopy(model), tokenizer
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of a command."""
+
+    def call(*argv: Any) -> tuple[int, str, str]:
+        code = main([str(item) for item in argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def tiny(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that ask a model get the tiny one, loaded once."""
+    from grand3d import evaluate
+
+    monkeypatch.setattr(evaluate, "load_model", lambda name, dtype="fp32": (*tiny_base, PromptConfig()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, toy_data: Data) -> Path:
+    """A data folder of the toy room."""
+    save_data(tmp_path / "data", toy_data)
+    return tmp_path / "data"

@@ -146,7 +146,7 @@ def test_score_counts_extra_and_unfinished_replies() -> None:
 
 
 def test_score_with_nothing_to_score_or_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(GrandError, match="no sample of task 'object_reference'"):
+    with pytest.raises(GrandError, match="expected samples of task 'object_reference'"):
         scanrefer.score(replace(REFERENCES, samples=REFERENCES.samples[3:]), [])
     with pytest.raises(GrandError, match="expected one of wrong, skip"):
         scanrefer.score(REFERENCES, RIGHT, missing="ignore")
