@@ -282,15 +282,13 @@ def test_run_shows_a_reference_with_the_answer_first(talk: Any, script: Script) 
         ("/reset all", "expected /reset"),
         ("/help me", "expected /help"),
         ("/objects 3", "expected /objects"),
-        ("/scene nowhere", "no scene 'nowhere'"),
         ("/scene toy_roomm_2", "did you mean 'toy_room_2'"),
         ("/temp abc", "unknown command /temp"),
-        ("/seed -1", "unknown command /seed"),
         ("/", "unknown command /"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_run_takes_silly_commands_with_a_word_goes_on_and_ends_with_2(
+def test_run_goes_on_after_a_silly_command_and_ends_with_2(
     talk: Any, script: Script, line: str, word: str, as_json: bool
 ) -> None:
     out, err = talk(f"{line}\nstill there?\n", code=2, as_json=as_json)
