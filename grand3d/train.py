@@ -146,7 +146,7 @@ def _train(
         numbers = range((step - 1) * total + accelerator.process_index, step * total, accelerator.num_processes)
         rows = _rows(config, (stream.group(number) for number in numbers), tokenizer, accelerator, tally)
         # the label tokens of the whole global batch are known before the first backward pass
-        counts = [(w * pack.num_labels, pack.num_tokens, w * pack.num_samples, w * len(pack.layout.scenes)) for pack, w in rows]
+        counts = [(w * pack.num_labels, w * pack.num_tokens, w * pack.num_samples, w * len(pack.layout.scenes)) for pack, w in rows]
         num_labels, num_tokens, num_samples, num_scenes = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
         summed, norm = 0.0, 0.0
         for number, (pack, weight) in enumerate(rows):

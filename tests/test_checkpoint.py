@@ -20,7 +20,7 @@ from safetensors import SafetensorError  # noqa: E402
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d.config import Config, dump_yaml, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.files import write_text  # noqa: E402
+from grand3d.files import PART, write_text  # noqa: E402
 from grand3d.weights import made_beside  # noqa: E402
 
 
@@ -51,7 +51,7 @@ STATE = {"config": {}, "data": "x", "num_processes": 2}
 
 def test_save_checkpoint_only_the_main_process_renames_and_removes(tmp_path):
     for step in (1, 2):
-        (tmp_path / "checkpoints" / f".step_{step}.part").mkdir(parents=True)
+        (tmp_path / "checkpoints" / f".step_{step}{PART}").mkdir(parents=True)
         checkpoints.save_checkpoint(fake(rank=1), tmp_path, step, STATE, keep=1)
         assert checkpoints.list_checkpoints(tmp_path) == ([] if step == 1 else [tmp_path / "checkpoints" / "step_1"])
         checkpoints.save_checkpoint(fake(), tmp_path, step, STATE, keep=1)
@@ -116,7 +116,7 @@ def test_save_checkpoint_killed_while_it_removes_an_older_one_leaves_no_half_che
         save(tmp_path, 2, keep=1)
     monkeypatch.setattr(shutil, "rmtree", remove)
     assert [path.name for path in checkpoints.list_checkpoints(tmp_path)] == ["step_2"]
-    assert checkpoints.remove_leftovers(tmp_path) == [".step_1.part"]
+    assert checkpoints.remove_leftovers(tmp_path) == [f".step_1{PART}"]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_2"]
 
 
@@ -306,13 +306,15 @@ def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     save(tmp_path, 1)
-    (tmp_path / "checkpoints" / ".step_mine.part").mkdir()
+    (tmp_path / "checkpoints" / f".step_mine{PART}").mkdir()
+    (tmp_path / "checkpoints" / ".step_3.part").mkdir()
     for name in (
         ".log.jsonl.swp",
         ".adapter.bak",
-        ".config.yaml.Original",
-        ".notes.jsonl.ab12cd_9",
-        ".mine.rejected.jsonl.ab12cd_9",
+        ".adapter.original",
+        ".config.yaml.original",
+        f".notes.jsonl.ab12cd_9{PART}",
+        f".mine.rejected.jsonl.ab12cd_9{PART}",
     ):
         (tmp_path / name).write_text("a user's")
     kept = sorted(tmp_path.rglob("*"))
@@ -326,6 +328,6 @@ def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt), made_beside(tmp_path / "adapter") as beside:
             (beside / "a").write_text("half")
             kill()
-    (tmp_path / "checkpoints" / ".step_2.part").mkdir()
+    (tmp_path / "checkpoints" / f".step_2{PART}").mkdir()
     assert len(checkpoints.remove_leftovers(tmp_path)) == 7
     assert sorted(tmp_path.rglob("*")) == kept

@@ -24,6 +24,7 @@ from grand3d import model as models  # noqa: E402
 from grand3d import weights  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import PART  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter  # noqa: E402
 
 CUT = "is no whole safetensors file"
@@ -301,8 +302,8 @@ def test_merge_to_a_bad_place_is_found_before_the_weights_are_loaded(tmp_path, m
 
 def test_merge_takes_nothing_from_what_a_killed_one_left(tiny_base, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load_adapter", lambda folder: (*tiny_base, PromptConfig()))
-    (tmp_path / ".merged.part").mkdir()
-    (tmp_path / ".merged.part" / "stale.bin").write_text("old")
+    (tmp_path / f".merged.ab12cd_9{PART}").mkdir()
+    (tmp_path / f".merged.ab12cd_9{PART}" / "stale.bin").write_text("old")
     out = merge("default", tmp_path / "merged")
     assert not (out / "stale.bin").exists()
 

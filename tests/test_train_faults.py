@@ -27,6 +27,7 @@ from grand3d import train as training  # noqa: E402
 from grand3d.cli import main  # noqa: E402
 from grand3d.config import dump_yaml  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import PART  # noqa: E402
 from grand3d.train import train  # noqa: E402
 
 SHORT = {"train__num_steps": 3, "train__save_every": 1, "train__keep_checkpoints": 3}
@@ -291,7 +292,7 @@ def stop(*args, **options):
         Path(place).write_bytes(b"half")
     elif moment == "state" and "step_4" in place:
         (Path(place).parent / ".state.json.half").write_text("{")
-    elif moment == "old" and place.endswith(".step_2.part") and Path(place).exists():
+    elif moment == "old" and place.endswith(".step_2.grand3d-part") and Path(place).exists():
         next(Path(place).iterdir()).unlink()
     else:
         return real(*args, **options)
@@ -320,10 +321,10 @@ def test_train_killed_while_it_saves_goes_on_bit_for_bit_and_cleans_up(folder, t
         finally:
             child.send_signal(signal.SIGKILL)
     left = sorted(path.name for path in (out / "checkpoints").iterdir())
-    assert left == ([".step_2.part", "step_4"] if moment == "old" else [".step_4.part", "step_2"])
+    assert left == ([f".step_2{PART}", "step_4"] if moment == "old" else [f".step_4{PART}", "step_2"])
     with open(out / "log.jsonl", "a") as file:
         file.write('{"step": 5, "lo')  # what a kill between two writes may leave as well
-    (out / ".log.jsonl.ab12cd_9").write_text("")
+    (out / f".log.jsonl.ab12cd_9{PART}").write_text("")
     code, err = run(settings, "--out", out, "--resume", "latest")
     assert code == 0, err
     assert "removed what a killed run left half written" in err and "the last line was cut off" in err
