@@ -24,7 +24,7 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from grand3d.config import Config, flat, load_config, to_dict
-from grand3d.errors import GrandError, unusable, writing
+from grand3d.errors import GrandError, place, unusable, writing
 from grand3d.files import PART, field, half_written, read_json, write_json
 from grand3d.journal import REJECTED
 
@@ -40,11 +40,18 @@ WRITTEN = re.compile(rf"log\.jsonl|config\.yaml|adapter|{REJECTED.pattern}")
 
 
 def refuse_foreign(run: Path) -> None:
-    """Refuse a folder whose ``config.yaml`` is no run's: a run would write its own over it.
+    """Refuse a folder whose ``config.yaml`` is no run's, as a run would write its own over it; and one inside another thing.
 
     Raises:
-        GrandError: If there is such a file, and neither a checkpoint or an adapter, nor a log beside a readable configuration.
+        GrandError: If there is such a file, and neither a checkpoint or an adapter, nor a log beside a readable configuration;
+            or if the folder is, or lies in, an adapter, the checkpoints of a run, or a data folder.
     """
+    for folder in (run, *Path(os.path.abspath(run)).parents):
+        if what := _kind_of(folder):
+            inside = "" if folder == run else f"lies in {folder}, which "
+            raise GrandError(
+                f"{place(run)}: {inside}is {what}, expected a folder of its own for a run; give another one with --out"
+            )
     file = run / "config.yaml"
     if not file.exists() or list_checkpoints(run) or (run / "adapter" / "grand3d.json").exists():
         return
@@ -58,6 +65,17 @@ def refuse_foreign(run: Path) -> None:
         f"{file}: not of a run of this program (no log.jsonl, checkpoint or adapter of one beside it), and a run would write its "
         "own settings over it; give another folder with --out, or move the file away"
     )
+
+
+def _kind_of(folder: Path) -> str:
+    """What a folder is that no run may write into; empty for any other."""
+    if (folder / "grand3d.json").exists():
+        return "an adapter"
+    if (folder / "scenes.jsonl").exists() and (folder / "samples.jsonl").exists():
+        return "a data folder"
+    if (folder / "state.json").exists() or (folder.name == "checkpoints" and list_checkpoints(folder.parent)):
+        return "made of checkpoints of a run"
+    return ""
 
 
 @contextlib.contextmanager

@@ -216,6 +216,12 @@ def smollm2_folder() -> Path:
     return _cached(f"smollm2-{version}", build)
 
 
+def converted_smollm2() -> Path | None:
+    """What ``smollm2_folder`` made, or None where it has not been called yet."""
+    folder = cache_folder() / f"smollm2-{_smollm2_gguf()[1]}"
+    return folder if folder.is_dir() else None
+
+
 def smollm2_tokenizer() -> Path:
     """Folder of the tokenizer alone, made in the same way."""
 

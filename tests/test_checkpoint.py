@@ -21,6 +21,7 @@ from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d.config import Config, dump_yaml, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.files import PART, write_text  # noqa: E402
+from grand3d.sample import save_data  # noqa: E402
 from grand3d.weights import made_beside  # noqa: E402
 
 
@@ -299,6 +300,27 @@ def test_refuse_foreign_configuration_of_no_run(tmp_path):
         checkpoints.refuse_foreign(tmp_path)
     save(tmp_path, 1)  # a run whose config.yaml was damaged goes on
     checkpoints.refuse_foreign(tmp_path)
+
+
+def test_refuse_foreign_folder_inside_another_thing(tmp_path, toy_data):
+    run, data = tmp_path / "run", tmp_path / "data"
+    save(run, 1)
+    (run / "adapter").mkdir()
+    (run / "adapter" / "grand3d.json").write_text("{}")
+    save_data(data, toy_data)
+    for out, word in (
+        (run / "adapter", "is an adapter"),
+        (run / "adapter" / "a" / "b", "lies in .*/run/adapter, which is an adapter"),
+        (run / "checkpoints", "is made of checkpoints"),
+        (run / "checkpoints" / "mine", "lies in .*/run/checkpoints, which"),
+        (run / "checkpoints" / "step_1" / "mine", "lies in .*/step_1, which"),
+        (data, "is a data folder"),
+        (data / "run", "lies in .*/data, which is a data folder"),
+    ):
+        with pytest.raises(GrandError, match=f"{word}.*expected a folder of its own for a run; give another one with --out"):
+            checkpoints.refuse_foreign(out)
+    for out in (run, tmp_path / "new", run / "more"):
+        checkpoints.refuse_foreign(out)
 
 
 def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 import shutil
@@ -12,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -34,14 +33,8 @@ SHORT = {"train__num_steps": 3, "train__save_every": 1, "train__keep_checkpoints
 
 
 @pytest.fixture(autouse=True)
-def one_base(tiny_base, monkeypatch):
-    model, tokenizer = tiny_base
-    monkeypatch.setattr(training, "load_base", lambda *args: (copy.deepcopy(model), tokenizer))
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+def one_base(tiny_training_base):
+    pass
 
 
 @pytest.fixture
@@ -53,10 +46,6 @@ def run(capsys):
         return code, capsys.readouterr().err
 
     return call
-
-
-def rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def log(out: Path) -> list[tuple]:
