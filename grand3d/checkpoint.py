@@ -74,7 +74,7 @@ def _kind_of(folder: Path) -> str:
     if (folder / "scenes.jsonl").exists() and (folder / "samples.jsonl").exists():
         return "a data folder"
     if (folder / "state.json").exists() or (folder.name == "checkpoints" and list_checkpoints(folder.parent)):
-        return "made of checkpoints of a run"
+        return "part of the checkpoints of a run"
     return ""
 
 

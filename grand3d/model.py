@@ -30,8 +30,10 @@ from grand3d.weights import (
     check_base,
     converted_smollm2,
     find_base,
+    hinted,
     loading,
     made_beside,
+    read_object,
     smollm2_folder,
     smollm2_tokenizer,
     weight_shapes,
@@ -118,7 +120,7 @@ def skeleton(name: str) -> Any:
     """
     transformers = _transformers()
     if name == "tiny":
-        return transformers.LlamaForCausalLM(_tiny_shape(len(load_tokenizer(name))))
+        return transformers.LlamaForCausalLM(_tiny_shape(1000))  # its layers are the same with any vocabulary
     folder = converted_smollm2() if name == "smollm2" else find_base(name)
     if folder is None and name in BUILT_IN:
         return None
@@ -136,6 +138,8 @@ def skeleton(name: str) -> Any:
 
 def _shape(folder: Path, hint: str) -> Any:
     """The configuration of a base as transformers reads it. Its tokenizer would stumble over a fault of it too."""
+    with hinted(hint):
+        read_object(folder / "config.json")
     with loading(str(folder / "config.json"), folder, hint):
         return _transformers().AutoConfig.from_pretrained(folder, local_files_only=True)
 

@@ -311,7 +311,7 @@ def test_refuse_foreign_folder_inside_another_thing(tmp_path, toy_data):
     for out, word in (
         (run / "adapter", "is an adapter"),
         (run / "adapter" / "a" / "b", "lies in .*/run/adapter, which is an adapter"),
-        (run / "checkpoints", "is made of checkpoints"),
+        (run / "checkpoints", "is part of the checkpoints"),
         (run / "checkpoints" / "mine", "lies in .*/run/checkpoints, which"),
         (run / "checkpoints" / "step_1" / "mine", "lies in .*/step_1, which"),
         (data, "is a data folder"),

@@ -146,7 +146,7 @@ def test_load_base_whole_folder_is_loaded(whole_base, tiny_base):
 
 
 def test_load_tokenizer_damaged_folder_is_one_message(whole_base, tmp_path):
-    with pytest.raises(GrandError, match=r"tokenizer of base .*config.json is not JSON"):
+    with pytest.raises(GrandError, match=r"base/config.json: not JSON.*; was the folder copied whole"):
         load_tokenizer(str(damaged(whole_base, tmp_path / "base", "config.json", '{"a":')))
 
 
