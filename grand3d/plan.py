@@ -107,7 +107,8 @@ def dry_run(
     refuse_unknown_tracker(config)
     scenes = groups_per_process(config, num_processes)
     system_text(config.prompt)
-    notes = _models(config)
+    checkpoint = None if out is None else find_checkpoint(Path(out), resume)
+    notes = _models(config, fresh=checkpoint is None)
     lines, ready = _data(config)
     notes += _heldout(config.data.heldout, Rejects(skip_bad)) if config.data.heldout else []
     for fault in machine_faults(config):
@@ -117,10 +118,12 @@ def dry_run(
     rejects = Rejects(skip_bad)
     stream = open_stream(config, rejects) if ready else None
     notes += [f"rejected: {number} x {cause}" for cause, number in rejects.counts().items()]
-    checkpoint = None if out is None else find_checkpoint(Path(out), resume)
-    if checkpoint is not None and stream is not None:
-        read_state(checkpoint, run_state(config, stream, num_processes))
-        refuse_damaged(checkpoint)
+    if out is not None and checkpoint is not None and stream is not None:
+        start = read_state(checkpoint, run_state(config, stream, num_processes))
+        if start == config.train.num_steps and (Path(out) / "adapter" / "grand3d.json").exists():
+            notes.append(f"{out}: the run is finished, all {start} steps; nothing would be done")
+        else:
+            refuse_damaged(checkpoint)
     tally = Tally(Rejects(skip_bad))
     tokens = _tokens(config, stream, rejects, tally)
     notes += [f"cannot be learnt from: {number} x {cause}" for cause, number in tally.rejects.counts().items()]
@@ -172,8 +175,9 @@ def plan(
     return "\n".join(lines + [f"note           {note}" for note in found["notes"]])
 
 
-def _models(config: Config) -> list[str]:
-    """Check base and ``lora.start`` as far as goes without weights and without the hub; says what was not checked."""
+def _models(config: Config, fresh: bool) -> list[str]:
+    """Check base and ``lora.start`` (of a ``fresh`` run: a checkpoint goes on without it) as far as goes without weights and
+    without the hub; says what was not checked."""
     base, notes = config.model.base, []
     folder = find_base(base)
     if folder is not None:
@@ -182,7 +186,7 @@ def _models(config: Config) -> list[str]:
         notes.append(f"model.base: no folder here is named {base!r}, so it is taken for an id on the hub, and was not checked")
     if not check_layers(config):
         notes.append(f"lora.modules was not compared with the layers of {base!r}, whose config.json is not on this machine")
-    if config.lora.start is not None:
+    if config.lora.start is not None and fresh:
         check_start(config.lora.start, config)
     return notes
 

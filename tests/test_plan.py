@@ -224,6 +224,14 @@ def test_dry_run_checkpoint_to_go_on_from_is_checked_as_training_does(folder, tm
     state["files"]["x"]["sha256"] = hashlib.sha256(b"abc").hexdigest()
     (step / "state.json").write_text(json.dumps(state))
     dry_run(settings, out=out, resume="latest")
+    without = config(folder, train__num_steps=2, lora__start="runs/gone")  # a checkpoint goes on without the start's adapter
+    (step / "state.json").write_text(json.dumps(state | run_state(without, open_stream(without), 1)))
+    dry_run(without, out=out, resume="latest")
+    (out / "adapter").mkdir()
+    (out / "adapter" / "grand3d.json").write_text("{}")
+    (step / "state.json").write_text(json.dumps(state | {"step": 2, "files": {"gone": state["files"]["x"]}}))
+    notes = dry_run(settings, out=out, resume="latest")["notes"]
+    assert any("the run is finished, all 2 steps" in note for note in notes)
 
 
 @pytest.mark.parametrize(
