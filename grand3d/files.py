@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grand3d.errors import GrandError, place, shown, unusable
+from grand3d.errors import GrandError, place, shown, unusable, writing
 
 T = TypeVar("T")
 
@@ -252,14 +252,18 @@ def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects 
             yield where, value
 
 
-def half_prefix(name: str) -> str:
-    """How the name of what is written beside its place begins; ``tempfile`` puts eight characters behind it."""
-    return f".{name[:40]}."  # cut, so that the longest name a file may have stays one with what is added
+PART = ".grand3d-part"
+"""End of the name of what is written beside its place, until it is whole; nobody else names files so."""
+
+
+def half_named(name: str) -> dict[str, str]:
+    """How ``tempfile`` is to name what is written beside its place."""
+    return {"prefix": f".{name[:40]}.", "suffix": PART}  # cut, so that the longest name a file may have stays one
 
 
 def half_written(name: str) -> str:
     """What a file or folder of this name was to be called, its first 40 characters; empty if it is no half-written one."""
-    match = re.fullmatch(r"\.(.{1,40})\.[a-z0-9_]{8}", name)
+    match = re.fullmatch(rf"\.(.{{1,40}})\.[a-z0-9_]{{8}}{re.escape(PART)}", name)
     return match[1] if match else ""
 
 
@@ -272,21 +276,20 @@ def write_text(path: str | Path, text: str) -> None:
     path = Path(path)
     beside = ""
     try:
-        if os.path.isdir(path):  # else only the renaming would find out
-            raise IsADirectoryError(errno.EISDIR, "")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=half_prefix(path.name))
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+        with writing(path):
+            if os.path.isdir(path):  # else only the renaming would find out
+                raise IsADirectoryError(errno.EISDIR, "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, **half_named(path.name))
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(beside, 0o644)
+            os.replace(beside, path)
     except UnicodeEncodeError:
         reason = "it would hold half a surrogate pair, which is no character; does it name a file whose name is not UTF-8?"
         raise GrandError(f"{place(path)}: cannot be written: {reason}") from None
-    except (OSError, ValueError) as error:
-        raise unusable(path, error, "written") from None
     finally:
         if beside:
             Path(beside).unlink(missing_ok=True)

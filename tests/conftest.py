@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_run import save_toy_data
 
 from grand3d.cli import main
 from grand3d.config import PromptConfig
@@ -120,6 +121,12 @@ def toy_data(toy_scene: Scene) -> Data:
     return Data({toy_scene.scene_id: toy_scene}, samples)
 
 
+@pytest.fixture
+def folder(tmp_path: Path, toy_scene: Scene, toy_proposals: Scene) -> Path:
+    """The data folder of a short training, see toy_run.py."""
+    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+
+
 @pytest.fixture(scope="session")
 def tiny_base() -> tuple[Any, Any]:
     """(model, tokenizer) of the random four-layer Llama, shared by the session: read it, never change it."""
@@ -127,6 +134,15 @@ def tiny_base() -> tuple[Any, Any]:
     from grand3d.model import load_base
 
     return load_base("tiny")
+
+
+@pytest.fixture
+def tiny_training_base(tiny_base: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training of a test starts from a copy of the one tiny model."""
+    from grand3d import train
+
+    model, tokenizer = tiny_base
+    monkeypatch.setattr(train, "load_base", lambda *_: (copy.deepcopy(model), tokenizer))
 
 
 @pytest.fixture

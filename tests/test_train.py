@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -26,22 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
-def one_base(tiny_model, monkeypatch):
-    """Every run of a test starts from a copy of the one tiny model."""
-    import copy
-
-    model, tokenizer = tiny_model
-    monkeypatch.setattr(training, "load_base", lambda *args: (copy.deepcopy(model), tokenizer))
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+def one_base(tiny_training_base):
+    pass
 
 
 def log(out: Path, key: str = "loss") -> list:
-    rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [row[key] for row in rows if key in row]
+    return [row[key] for row in rows(out / "log.jsonl") if key in row]
 
 
 def adapter(out: Path) -> dict:
@@ -102,6 +92,13 @@ def test_train_resumed_repeats_the_run_bit_for_bit(folder, tmp_path):
     assert not equal({k: v * 0 for k, v in adapter(whole).items()}, adapter(whole))
 
 
+def test_train_generated_scenes_that_come_again_are_said_once(tmp_path, capsys):
+    changes = {"data__train": [], "data__synth": {"num_scenes": 3}, "train__num_steps": 4, "train__save_every": 0}
+    train(config(tmp_path, **changes), tmp_path / "run")  # two scenes a step
+    said = [line for line in capsys.readouterr().err.splitlines() if "come again" in line]
+    assert said == ["step 2: from here on the 3 generated scenes come again, in the same order"]
+
+
 def test_train_figures_do_not_change_the_run(folder, tmp_path):
     train(config(folder), tmp_path / "without")
     train(config(folder, train__eval_every=1), tmp_path / "with", evaluate=lambda *_: {"x": float(torch.rand(1))})
@@ -123,7 +120,7 @@ def test_train_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
 
 
 def test_train_prompt_longer_than_the_context_of_the_base_raises(folder, tmp_path):
-    with pytest.raises(GrandError, match="the context of 'tiny' is 8192 tokens"):
+    with pytest.raises(GrandError, match="at most the 8192 tokens that are the context of 'tiny'"):
         train(from_dict(to_dict(config(folder)) | {"prompt": {"max_tokens": 9000}}), tmp_path / "run")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 import shutil
@@ -12,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -27,20 +26,15 @@ from grand3d import train as training  # noqa: E402
 from grand3d.cli import main  # noqa: E402
 from grand3d.config import dump_yaml  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import PART  # noqa: E402
 from grand3d.train import train  # noqa: E402
 
 SHORT = {"train__num_steps": 3, "train__save_every": 1, "train__keep_checkpoints": 3}
 
 
 @pytest.fixture(autouse=True)
-def one_base(tiny_base, monkeypatch):
-    model, tokenizer = tiny_base
-    monkeypatch.setattr(training, "load_base", lambda *args: (copy.deepcopy(model), tokenizer))
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+def one_base(tiny_training_base):
+    pass
 
 
 @pytest.fixture
@@ -52,10 +46,6 @@ def run(capsys):
         return code, capsys.readouterr().err
 
     return call
-
-
-def rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def log(out: Path) -> list[tuple]:
@@ -291,7 +281,7 @@ def stop(*args, **options):
         Path(place).write_bytes(b"half")
     elif moment == "state" and "step_4" in place:
         (Path(place).parent / ".state.json.half").write_text("{")
-    elif moment == "old" and place.endswith(".step_2.part") and Path(place).exists():
+    elif moment == "old" and place.endswith(".step_2.grand3d-part") and Path(place).exists():
         next(Path(place).iterdir()).unlink()
     else:
         return real(*args, **options)
@@ -320,10 +310,10 @@ def test_train_killed_while_it_saves_goes_on_bit_for_bit_and_cleans_up(folder, t
         finally:
             child.send_signal(signal.SIGKILL)
     left = sorted(path.name for path in (out / "checkpoints").iterdir())
-    assert left == ([".step_2.part", "step_4"] if moment == "old" else [".step_4.part", "step_2"])
+    assert left == ([f".step_2{PART}", "step_4"] if moment == "old" else [f".step_4{PART}", "step_2"])
     with open(out / "log.jsonl", "a") as file:
         file.write('{"step": 5, "lo')  # what a kill between two writes may leave as well
-    (out / ".log.jsonl.ab12cd_9").write_text("")
+    (out / f".log.jsonl.ab12cd_9{PART}").write_text("")
     code, err = run(settings, "--out", out, "--resume", "latest")
     assert code == 0, err
     assert "removed what a killed run left half written" in err and "the last line was cut off" in err
