@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,19 @@ if TYPE_CHECKING:
 
 
 def synth(options: argparse.Namespace) -> None:
-    from grand3d.synth import make_data
+    from grand3d.synth import iter_data
 
-    _write_data(options.out, make_data(options.scenes, options.seed, options.questions), options.force)
+    scenes, samples, said = {}, [], time.monotonic()
+    for scene, rows in iter_data(options.scenes, options.seed, options.questions):
+        scenes[scene.scene_id] = scene
+        samples += rows
+        if time.monotonic() - said >= 10:
+            _say(f"{len(scenes)} of {options.scenes} rooms")
+            said = time.monotonic()
+    _write_data(options.out, Data(scenes, tuple(samples)), options.force)
+    lacking = options.scenes * options.questions - len(samples)
+    if lacking:
+        _say(f"{lacking} questions fewer than asked for: in some rooms there is little to ask about")
 
 
 def convert(options: argparse.Namespace) -> None:
@@ -62,7 +73,13 @@ def convert(options: argparse.Namespace) -> None:
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))
     out, force, rejects = inputs.pop("out"), inputs.pop("force"), Rejects(inputs.pop("skip_bad"))
-    _write_data(out, module.convert(**inputs, rejects=rejects), force)
+    try:
+        data = module.convert(**inputs, rejects=rejects)
+    except GrandError:
+        if rejects.rows:  # where all rows were rejected, they show why
+            _save_rejects(rejects, out)
+        raise
+    _write_data(out, data, force)
     _save_rejects(rejects, out)
 
 
