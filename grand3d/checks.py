@@ -40,7 +40,7 @@ def check_scenes(path: str | Path, rejects: Rejects) -> dict[str, Scene]:
 
 def _refuse_empty(path: Path, name: str, rows: Collection[Any], rejects: Rejects) -> None:
     if not rows and not any(row["where"].startswith(place(path)) for row in rejects.rows):
-        rejects.add(place(path), f"holds no {name}", None, f"no {name}")
+        rejects.add(place(path), f"holds no {name}, expected at least one", None, f"no {name}")
 
 
 def faults_of(sample: Sample, scene: Scene, truth: Scene | None) -> Iterator[Fault]:
