@@ -13,8 +13,6 @@ from grand3d.errors import GrandError, shown
 MAX_DEPTH = 100
 """Lists and objects inside each other that a file may have here; Python itself gives up somewhere near 1,000."""
 
-_DIGITS = re.compile(r"[0-9]{4301}[0-9]*")  # Python turns no more than 4,300 digits into a number
-
 
 def decode(text: str) -> Any:
     r"""JSON to values. NaN, Infinity and ``\u0000`` are let through here: in a document they spoil one row, not all of it.
@@ -35,13 +33,11 @@ def decode(text: str) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except UnicodeEncodeError:
-        raise GrandError("a text holds half a surrogate pair (\\ud...), which is no character", "not text") from None
+        raise GrandError("a text holds half a surrogate pair (\\ud...), expected a whole one", "not text") from None
     except GrandError:
         raise
-    except ValueError:  # Python's limit on digits
-        number = _DIGITS.search(text)
-        if number is None:
-            raise
+    except ValueError:  # Python turns no more than 4,300 digits into a number, or as many as its settings say
+        number = max(re.finditer("[0-9]+", text), key=lambda match: len(match[0]))
         seen = f"a number of {len(number[0]):,} digits at {_position(text, number.start())}"
         reason = "expected one that fits a float (up to 1.8e308); is it an id without quotes, or are commas lost?"
         raise GrandError(f"{seen}, {reason}", "bad number") from None
@@ -115,4 +111,6 @@ def _refuse_depth(value: Any) -> None:
 
 
 def _too_deep() -> GrandError:
-    return GrandError(f"nested too deeply: more than {MAX_DEPTH} lists and objects inside each other", "nested too deeply")
+    return GrandError(
+        f"nested too deeply: more than {MAX_DEPTH} lists and objects inside each other; expected fewer", "nested too deeply"
+    )

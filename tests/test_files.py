@@ -63,7 +63,7 @@ def test_read_text_drops_a_bom_and_unzips_by_content(tmp_path: Path) -> None:
         ("\ufeff{}".encode("utf-16-le"), "is UTF-16, expected UTF-8; save it as UTF-8, or: iconv -f UTF-16 -t UTF-8"),
         ('{"a": 1}'.encode("utf-16-be"), "iconv -f UTF-16BE -t UTF-8"),
         ('\ufeff{"a": 1}'.encode("utf-32-le"), "is UTF-32"),
-        (gzip.compress('{"a": 1}'.encode("utf-16-le")), "iconv -f UTF-16LE -t UTF-8"),
+        (gzip.compress('{"a": 1}'.encode("utf-16-le"), mtime=0), "iconv -f UTF-16LE -t UTF-8"),
         (b'{"a": "x\xff"}', "byte 8 is not UTF-8"),
         (b'{"a":\n "b\x00"}', "a NUL character at line 2, column 4; is the file damaged"),
         (b"[" * 101 + b"]" * 101, "nested too deeply: more than 100"),
