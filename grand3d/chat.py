@@ -13,7 +13,8 @@ from grand3d import markup
 from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import decode, read_text
+from grand3d.files import read_text
+from grand3d.jsons import decode
 from grand3d.prompts import Turn, chat_dialogue, reference_question
 from grand3d.scene import Object, Scene, load_scenes
 from grand3d.serial import SceneText, fit_scene

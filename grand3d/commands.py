@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,19 @@ if TYPE_CHECKING:
 
 
 def synth(options: argparse.Namespace) -> None:
-    from grand3d.synth import make_data
+    from grand3d.synth import iter_data
 
-    _write_data(options.out, make_data(options.scenes, options.seed, options.questions), options.force)
+    scenes, samples, said = {}, [], time.monotonic()
+    for scene, rows in iter_data(options.scenes, options.seed, options.questions):
+        scenes[scene.scene_id] = scene
+        samples += rows
+        if time.monotonic() - said >= 10:
+            _say(f"{len(scenes)} of {options.scenes} rooms")
+            said = time.monotonic()
+    _write_data(options.out, Data(scenes, tuple(samples)), options.force)
+    lacking = options.scenes * options.questions - len(samples)
+    if lacking:
+        _say(f"{lacking} questions fewer than asked for: in some rooms there is little to ask about")
 
 
 def convert(options: argparse.Namespace) -> None:

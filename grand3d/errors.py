@@ -44,6 +44,7 @@ def place(path: str | Path) -> str:
     """A path as a message shows it: what would not print is escaped, and of a very long one the middle is left out."""
     text = str(path) or "(an empty name)"
     text = text if text.isprintable() else repr(text)
+    text = text or "'' (an empty name)"
     return text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}"
 
 

@@ -10,11 +10,11 @@ import yaml
 
 from grand3d.errors import GrandError
 from grand3d.files import read_text, shown
+from grand3d.jsons import MAX_DEPTH
 
 MAX_CHARACTERS = 200_000
 """A configuration has some thousand; reading takes seconds above this."""
 
-MAX_DEPTH = 50
 TOO_DEEP = "nested too deeply; a configuration has sections, and lists in them"
 
 

@@ -122,7 +122,7 @@ def toy_data(toy_scene: Scene) -> Data:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, toy_scene: Scene, toy_proposals: Scene) -> Path:
+def toy_folder(tmp_path: Path, toy_scene: Scene, toy_proposals: Scene) -> Path:
     """The data folder of a short training, see toy_run.py."""
     return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
 

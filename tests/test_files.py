@@ -71,7 +71,7 @@ def test_read_text_drops_a_bom_and_unzips_by_content(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08\x00broken", "cannot be read"),
         (gzip.compress(b'{"a": 1}' * 100, mtime=0)[:-12], "cannot be read"),
         (b"[" * 200_000, "nested too deeply"),
-        (HUGE.encode(), "not JSON"),
+        (HUGE.encode(), "a number of 5,000 digits at line 1, column 1, expected one that fits a float"),
         (b'{"a": 1, "a": 2}', "twice"),
         (b'"\\ud800"', "surrogate"),
     ],

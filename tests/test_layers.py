@@ -18,7 +18,8 @@ PACKAGE = ROOT / "grand3d"
 
 LAYERS = (
     "errors",
-    "files marks",
+    "jsons marks",
+    "files",
     "boxes markup yamls metrics",
     "scene config",
     "relations sample",
