@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grand3d.config import Config, PromptConfig, from_dict, to_dict
+from grand3d.config import Config, PromptConfig, from_dict, to_dict, unfit
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import field, read_text, write_json, write_text
+from grand3d.files import field, read_text, texts, write_json, write_text
 from grand3d.prompts import dialogue
 from grand3d.sample import Sample
 from grand3d.scene import Object, Scene
@@ -51,10 +52,8 @@ def read_adapter(folder: str | Path) -> Adapter:
     if at is not None and (at / "adapter" / ABOUT).exists():
         at = at / "adapter"
     if at is None or not (at / ABOUT).exists():
-        raise GrandError(
-            f"{place(folder)}: not an adapter folder ({'no such folder' if at is None else f'no {ABOUT} in it'}); "
-            "expected 'default', a run folder or its adapter/"
-        )
+        reason = f"no {ABOUT} in it" if at is not None else "it is a file" if os.path.exists(folder) else "no such folder"
+        raise GrandError(f"{place(folder)}: not an adapter folder ({reason}); expected 'default', a run folder or its adapter/")
     file = at / ABOUT
     with hinted(COPIED):
         about = read_object(file)
@@ -80,8 +79,16 @@ def _read_lora(folder: Path) -> dict[str, Any]:
     lora = read_object(file)
     if lora.get("peft_type") != "LORA":
         raise GrandError(f"{file}: peft_type is {shown(lora.get('peft_type'))}, expected 'LORA'")
-    for key, kind in (("r", int), ("lora_alpha", float)):
-        field(lora, key, kind, str(file))
+    settings = (("r", int, "lora.rank"), ("lora_alpha", float, "lora.alpha"), ("lora_dropout", float, "lora.dropout"))
+    for key, kind, setting in settings:
+        value = field({"lora_dropout": 0.0} | lora, key, kind, str(file))
+        if problem := unfit(value, setting):
+            raise GrandError(f"{file}: {key} is {shown(value)}, {problem}")
+    for key in ("use_rslora", "use_dora"):
+        field(lora, key, bool, str(file), False)
+    modules = lora.get("target_modules")
+    if not isinstance(modules, str):
+        texts(modules, f"{file}: target_modules")
     weight_shapes(folder / WEIGHTS)
     return lora
 
@@ -98,7 +105,7 @@ def check_start(folder: str | Path, config: Config) -> Adapter:
     try:
         found = read_adapter(folder)
     except GrandError as error:
-        raise GrandError(f"lora.start: {error}") from None
+        raise GrandError(f"lora.start: {error}{_maker(folder)}") from None
     if found.base == ".":
         raise GrandError(f"lora.start is {shown(str(folder))}, a merged model without an adapter; name it in model.base instead")
     lora = config.lora
@@ -121,6 +128,15 @@ def check_start(folder: str | Path, config: Config) -> Adapter:
     if changes := _differences(rows):
         warnings.warn(f"lora.start is {shown(str(folder))}, which learnt from other texts: it has {changes}", stacklevel=2)
     return found
+
+
+def _maker(start: str | Path) -> str:
+    """A hint at the training that makes an adapter which is not there; a run is named by its configuration."""
+    if folder_at(start) is not None or str(start) == "default":
+        return ""
+    config = Path("configs", f"{Path(start).name}.yaml")
+    command = f"grand3d train {config if os.path.exists(config) else 'CONFIG'} --out {place(start)}"
+    return f"; train the adapter to start from first: {command}"
 
 
 def _own_name(base: str) -> str:

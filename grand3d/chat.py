@@ -13,7 +13,8 @@ from grand3d import markup
 from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import decode, read_text
+from grand3d.files import read_text
+from grand3d.jsons import decode
 from grand3d.prompts import Turn, chat_dialogue, reference_question
 from grand3d.scene import Object, Scene, load_scenes
 from grand3d.serial import SceneText, fit_scene
@@ -71,7 +72,7 @@ class Conversation:
             adapter, answer worse behind other turns, so none is shown unless asked for. ``history`` holds all turns anyway.
 
     Raises:
-        GrandError: With token counts, if the scene alone does not fit the context.
+        GrandError: With token counts, if the scene alone, or the reply, does not fit the context.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class Conversation:
         sampling: Sampling | None = None,
         turns: int = 0,
     ) -> None:
-        from grand3d.generate import positions
+        from grand3d.generate import prompt_limit
 
         if turns < 0:
             raise GrandError(f"turns is {turns}, expected 0 (each question alone) or more")
 
         self.model, self.tokenizer, self.prompt, self.scene = model, tokenizer, prompt, scene
         self.max_new_tokens, self.sampling, self.turns = max_new_tokens, sampling, turns
-        self.limit = min(prompt.max_tokens, positions(model)) - max_new_tokens
+        self.limit = prompt_limit(model, prompt.max_tokens, max_new_tokens)
         self.scene_text = self._fit()
         self.history: tuple[Turn, ...] = ()
         self.num_forgotten = 0
@@ -196,6 +197,10 @@ def open_scenes(name: str) -> tuple[dict[str, Scene], str]:
     if os.path.isdir(path):
         path = path / "scenes.jsonl"
     if not os.path.exists(path):
+        if os.path.isfile(path.parent):
+            raise GrandError(
+                f"{place(path)}: {place(path.parent)} is a file, expected a folder; a scene of a file is FILE:SCENE_ID"
+            )
         around = [str(item) for item in path.parent.glob("*")] if os.path.isdir(path.parent) else []
         expected = "'demo', a scenes.jsonl, a graph .json, or a data folder, each also as PLACE:SCENE_ID"
         raise GrandError(f"no scene {shown(name)}: expected {expected}{nearest(name, ['demo', *around])}")
@@ -211,6 +216,10 @@ def open_scenes(name: str) -> tuple[dict[str, Scene], str]:
 def unknown_scene(scene_id: str, scenes: Iterable[str]) -> str:
     """What to say about a scene id that is not among the scenes."""
     names = list(scenes)
+    if not scene_id:
+        return f"the scene id is empty, expected one of {len(names)}: {', '.join(names[:5])}" + (
+            ", ..." if len(names) > 5 else ""
+        )
     hint = nearest(scene_id, names) or f"; there are {', '.join(names[:5])}" + (", ..." if len(names) > 5 else "")
     return f"no scene {shown(scene_id)} among {len(names)}{hint}"
 

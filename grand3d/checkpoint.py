@@ -24,9 +24,9 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from grand3d.config import Config, flat, load_config, to_dict
-from grand3d.errors import GrandError
-from grand3d.files import field, half_written, read_json, write_json
-from grand3d.journal import REJECTED, writing
+from grand3d.errors import GrandError, place, unusable, writing
+from grand3d.files import PART, field, half_written, read_json, write_json
+from grand3d.journal import REJECTED
 
 try:
     import fcntl
@@ -40,11 +40,18 @@ WRITTEN = re.compile(rf"log\.jsonl|config\.yaml|adapter|{REJECTED.pattern}")
 
 
 def refuse_foreign(run: Path) -> None:
-    """Refuse a folder whose ``config.yaml`` is no run's: a run would write its own over it.
+    """Refuse a folder whose ``config.yaml`` is no run's, as a run would write its own over it; and one inside another thing.
 
     Raises:
-        GrandError: If there is such a file, and neither a checkpoint or an adapter, nor a log beside a readable configuration.
+        GrandError: If there is such a file, and neither a checkpoint or an adapter, nor a log beside a readable configuration;
+            or if the folder is, or lies in, an adapter, the checkpoints of a run, or a data folder.
     """
+    for folder in (run, *Path(os.path.abspath(run)).parents):
+        if what := _kind_of(folder):
+            inside = "" if folder == run else f"lies in {folder}, which "
+            raise GrandError(
+                f"{place(run)}: {inside}is {what}, expected a folder of its own for a run; give another one with --out"
+            )
     file = run / "config.yaml"
     if not file.exists() or list_checkpoints(run) or (run / "adapter" / "grand3d.json").exists():
         return
@@ -58,6 +65,17 @@ def refuse_foreign(run: Path) -> None:
         f"{file}: not of a run of this program (no log.jsonl, checkpoint or adapter of one beside it), and a run would write its "
         "own settings over it; give another folder with --out, or move the file away"
     )
+
+
+def _kind_of(folder: Path) -> str:
+    """What a folder is that no run may write into; empty for any other."""
+    if (folder / "grand3d.json").exists():
+        return "an adapter"
+    if (folder / "scenes.jsonl").exists() and (folder / "samples.jsonl").exists():
+        return "a data folder"
+    if (folder / "state.json").exists() or (folder.name == "checkpoints" and list_checkpoints(folder.parent)):
+        return "part of the checkpoints of a run"
+    return ""
 
 
 @contextlib.contextmanager
@@ -81,7 +99,7 @@ def only_trainer(run: Path, main: bool) -> Iterator[None]:
         run.mkdir(parents=True, exist_ok=True)
         handle = os.open(run / ".grand3d.lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise GrandError(f"{run}: cannot be written ({error.strerror or error})") from None
+        raise unusable(run, error, "written") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -110,7 +128,7 @@ def _say_unlocked(run: Path, reason: str) -> None:
 def remove_leftovers(run: Path) -> list[str]:
     """Remove what a training that was killed while it wrote left half done; gives the names."""
     found = [path for path in run.glob(".*") if WRITTEN.fullmatch(half_written(path.name))]
-    found += [path for path in (run / "checkpoints").glob(".*") if re.fullmatch(r"\.step_\d+\.part", path.name)]
+    found += [path for path in (run / "checkpoints").glob(".*") if re.fullmatch(rf"\.step_\d+{re.escape(PART)}", path.name)]
     for path in found:
         _remove(path)
     return sorted(path.name for path in found)
@@ -146,7 +164,7 @@ def save_checkpoint(accelerator: Any, run: Path, step: int, state: dict[str, Any
         GrandError: If it cannot be written, as on a full disk; what was written of it is removed, and older ones stay.
     """
     folder = run / "checkpoints" / f"step_{step}"
-    beside = folder.with_name(f".step_{step}.part")
+    beside = folder.with_name(f".step_{step}{PART}")
     main = accelerator.is_main_process
     try:
         with writing(folder):
@@ -192,12 +210,12 @@ def _remove(path: Path) -> None:
             path.unlink()
             return
         if not path.name.startswith("."):
-            beside = path.with_name(f".{path.name}.part")
+            beside = path.with_name(f".{path.name}{PART}")
             shutil.rmtree(beside, ignore_errors=True)
             path = path.rename(beside)
         shutil.rmtree(path)
     except OSError as error:
-        raise GrandError(f"{path}: cannot be removed ({error.strerror or error})") from None
+        raise unusable(path, error, "removed") from None
 
 
 def list_checkpoints(run: Path) -> list[Path]:

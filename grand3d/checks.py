@@ -11,7 +11,7 @@ from typing import Any
 from grand3d.bench.nouns import words
 from grand3d.errors import GrandError, place, shown
 from grand3d.figures import read_count
-from grand3d.files import Rejects
+from grand3d.files import Rejects, visible
 from grand3d.markup import parse
 from grand3d.sample import TASKS, Data, Inspect, Reply, Sample, load_data, reply_to_dict
 from grand3d.scene import Scene, load_scenes
@@ -40,7 +40,7 @@ def check_scenes(path: str | Path, rejects: Rejects) -> dict[str, Scene]:
 
 def _refuse_empty(path: Path, name: str, rows: Collection[Any], rejects: Rejects) -> None:
     if not rows and not any(row["where"].startswith(place(path)) for row in rejects.rows):
-        rejects.add(place(path), f"holds no {name}", None, f"no {name}")
+        rejects.add(place(path), f"holds no {name}, expected at least one", None, f"no {name}")
 
 
 def faults_of(sample: Sample, scene: Scene, truth: Scene | None) -> Iterator[Fault]:
@@ -56,10 +56,12 @@ def faults_of(sample: Sample, scene: Scene, truth: Scene | None) -> Iterator[Fau
         if unknown:
             where = f"{shown(unknown)} not among the {len(known)} ids of scene {shown(scene.scene_id)}"
             yield f"unknown id in the {name}", f"unknown id in the {name}: {where}"
-    if not sample.text.strip() and sample.task not in NEED_NO_TEXT:
+    if not visible(sample.text) and sample.task not in NEED_NO_TEXT:
         yield "blank text", f"text is {shown(sample.text)}, expected what is asked"
     if sample.task == "object_description" and not sample.target_ids:
         yield "nothing to describe", "target_ids is empty, expected the object to describe"
+    if sample.task == "object_reference" and sample.answer:
+        yield "answer to a reference", f"answer is {shown(sample.answer)}, expected none; target_ids is what is right"
     yield from unscorable(TASKS)(sample, scene, truth)
 
 

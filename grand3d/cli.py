@@ -134,17 +134,23 @@ def _quiet() -> None:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser, commands = _parsers()
     options, extra = parser.parse_known_args(argv)
-    if getattr(options, "command", "") == "train":  # argparse takes key=value only before the first option
+    if options.command == "train":  # argparse takes key=value only before the first option
         options.overrides += [item for item in extra if not item.startswith("-")]
         extra = [item for item in extra if item.startswith("-")]
     if extra:
-        parser.error(f"unknown arguments: {' '.join(extra)}")
+        commands[options.command].error(f"unknown arguments: {' '.join(extra)}; expected what the usage names")
+    drawing = [f"--{key.replace('_', '-')}" for key in ("top_p", "seed") if getattr(options, key, None) is not None]
+    if drawing and getattr(options, "temperature", None) == 0:
+        commands[options.command].error(
+            f"{' and '.join(drawing)}: expected a --temperature above 0 with it; at 0 nothing is drawn"
+        )
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the whole line, and that of each command."""
     parser = argparse.ArgumentParser(
         "grand3d", description="Language models that answer questions about 3D rooms in grounded text."
     )
@@ -160,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        made.register("type", None, _not_empty)  # the type of all arguments for which none is given
         return made
 
     sub = command("synth", "make a data folder of generated rooms", "grand3d synth rooms data/rooms --scenes 100 --seed 7")
@@ -184,8 +191,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("show", "print a sample as the model sees it, trained tokens in green", "grand3d show data/rooms --index 3")
     sub.add_argument("data", help="data folder")
     sub.add_argument("--index", type=int, default=0, help="which sample, from 0 (default: 0)")
-    sub.add_argument("--base", default="smollm2", help="whose tokenizer and chat template (default: smollm2)")
-    sub.add_argument("--config", help="take base and prompt settings from a configuration")
+    either = sub.add_mutually_exclusive_group()
+    either.add_argument("--base", help="whose tokenizer and chat template (default: smollm2)")
+    either.add_argument("--config", help="take base and prompt settings from a configuration")
 
     sub = command("train", "train an adapter", "grand3d train configs/smollm2.yaml train.learning_rate=1e-4 --out runs/mine")
     sub.add_argument("config", help="a .yaml; grand3d check CONFIG prints it with all defaults")
@@ -210,8 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("data", help="data folder")
     sub.add_argument("replies", help="replies file")
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
-    sub.add_argument("--json", action="store_true", help="the whole report as JSON")
-    sub.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the whole report as JSON")
+    form.add_argument("--markdown", action="store_true", help="tables in Markdown")
     table = "scanrefer only: ScanNet's label table, for rows by the official unique/multiple rule"
     sub.add_argument("--labels", metavar="TSV", help=table)
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD.replace("<output>", "<replies>.score"))
@@ -227,15 +236,22 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("merge", "write base and adapter as one model folder", "grand3d merge runs/mine models/mine")
     sub.add_argument("adapter", help="default, a run or adapter folder")
     sub.add_argument("out", help="folder to write")
-    return parser
+    return parser, commands.choices
 
 
 def _add_reply_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--max-new-tokens", type=_positive, default=256, help="a reply is cut here (default: 256)")
     sub.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token, always (default: 0)")
-    sub.add_argument("--top-p", type=float, default=1.0, help="draw from the likeliest tokens of this probability (default: 1)")
-    sub.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+    sub.add_argument("--top-p", type=float, help="draw from the likeliest tokens of this probability (default: 1)")
+    sub.add_argument("--seed", type=int, help="of the draw (default: 0)")
     sub.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="number format (default: fp32)")
+
+
+def _not_empty(text: str) -> str:
+    """Refuse what a shell makes of a variable that is not set, as in ``--out "$OUT"``: as a path it would mean this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty, expected a name; is a shell variable not set?")
+    return text
 
 
 def _positive(text: str) -> int:

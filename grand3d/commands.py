@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import inspect
 import json
 import os
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +35,24 @@ if TYPE_CHECKING:
 
 
 def synth(options: argparse.Namespace) -> None:
-    from grand3d.synth import make_data
+    from grand3d.synth import iter_data
 
-    _write_data(options.out, make_data(options.scenes, options.seed, options.questions), options.force)
+    scenes, samples, said = {}, [], time.monotonic()
+    for scene, rows in iter_data(options.scenes, options.seed, options.questions):
+        scenes[scene.scene_id] = scene
+        samples += rows
+        if time.monotonic() - said >= 10:
+            _say(f"{len(scenes)} of {options.scenes} rooms")
+            said = time.monotonic()
+    _write_data(options.out, Data(scenes, tuple(samples)), options.force)
+    lacking = options.scenes * options.questions - len(samples)
+    if lacking:
+        _say(f"{lacking} questions fewer than asked for: in some rooms there is little to ask about")
 
 
 def convert(options: argparse.Namespace) -> None:
+    if options.list and options.source is not None:
+        raise GrandError(f"--list stands alone, expected nothing beside it; seen {shown(options.source)}")
     if options.list or options.source is None:
         for name, module in CONVERTERS.items():
             print(f"{name:12}{(importlib.import_module(module).__doc__ or '').strip().splitlines()[0]}")
@@ -62,8 +77,8 @@ def convert(options: argparse.Namespace) -> None:
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))
     out, force, rejects = inputs.pop("out"), inputs.pop("force"), Rejects(inputs.pop("skip_bad"))
-    _write_data(out, module.convert(**inputs, rejects=rejects), force)
-    _save_rejects(rejects, out)
+    with _keeping(rejects, out):
+        _write_data(out, module.convert(**inputs, rejects=rejects), force)
 
 
 def _write_data(out: str, data: Data, force: bool) -> None:
@@ -86,7 +101,8 @@ def check(options: argparse.Namespace) -> int:
     elif path.suffix == ".jsonl":
         print(f"{len(check_scenes(path, rejects))} scenes")
     else:
-        raise GrandError(f"{place(path)}: expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
+        seen = "is none of these" if os.path.exists(path) else "no such file or folder"
+        raise GrandError(f"{place(path)}: {seen}; expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
     if rejects.rows:
         print(listing(rejects, options.all))
     return 2 if rejects.rows else 0
@@ -94,6 +110,7 @@ def check(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> None:
     data = load_data(options.data)
+    _refuse_no_samples(options.data, data)
     if not 0 <= options.index < len(data.samples):
         raise GrandError(f"{options.data}: --index is {options.index}, expected 0 to {len(data.samples) - 1}")
     sample = data.samples[options.index]
@@ -103,7 +120,7 @@ def show(options: argparse.Namespace) -> None:
     from grand3d.model import load_tokenizer
     from grand3d.tokens import colour, encode
 
-    tokenizer = load_tokenizer(config.model.base if config else options.base, serializer=prompt.serializer)
+    tokenizer = load_tokenizer(config.model.base if config else options.base or "smollm2", serializer=prompt.serializer)
     learnable = data.truth is None  # targets among true objects are not among those shown
     keep = sample.target_ids if learnable else ()
     text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep)
@@ -143,27 +160,28 @@ def train(options: argparse.Namespace) -> None:
 
 def predict(options: argparse.Namespace) -> None:
     rejects = Rejects(options.skip_bad)
-    data = load_data(options.data, rejects)
-    sampling = _sampling(options)
-    from grand3d import evaluate
+    with _keeping(rejects, options.replies):
+        data = load_data(options.data, rejects)
+        _refuse_no_samples(options.data, data)
+        sampling = _sampling(options)
+        from grand3d import evaluate
 
-    done = evaluate.predict(
-        options.adapter,
-        data,
-        options.replies,
-        options.max_new_tokens,
-        options.batch_size,
-        sampling,
-        options.dtype,
-        options.scenes,
-        options.limit,
-        rejects,
-    )
-    kept = f", {done.num_kept} were there" if done.num_kept else ""
-    cut = f", {done.num_unfinished} cut at {options.max_new_tokens} tokens" if done.num_unfinished else ""
-    dropped = f", {done.num_dropped} objects left out of prompts" if done.num_dropped else ""
-    _say(f"{options.replies}: {done.num_new} replies written{kept}{cut}{dropped}")
-    _save_rejects(rejects, options.replies)
+        done = evaluate.predict(
+            options.adapter,
+            data,
+            options.replies,
+            options.max_new_tokens,
+            options.batch_size,
+            sampling,
+            options.dtype,
+            options.scenes,
+            options.limit,
+            rejects,
+        )
+        kept = f", {done.num_kept} were there" if done.num_kept else ""
+        cut = f", {done.num_unfinished} cut at {options.max_new_tokens} tokens" if done.num_unfinished else ""
+        dropped = f", {done.num_dropped} objects left out of prompts" if done.num_dropped else ""
+        _say(f"{options.replies}: {done.num_new} replies written{kept}{cut}{dropped}")
 
 
 def score(options: argparse.Namespace) -> None:
@@ -176,17 +194,20 @@ def score(options: argparse.Namespace) -> None:
         extra["labels"] = importlib.import_module(BENCHMARKS["scanrefer"]).read_labels(options.labels)
     rejects = Rejects(options.skip_bad)
     tasks = importlib.import_module(BENCHMARKS[options.bench]).TASKS if options.bench in BENCHMARKS else TASKS
-    data = load_data(options.data, rejects, unscorable(tasks))
-    if options.bench == "pope":  # which also reads the result files of the public script
-        replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
-    else:
-        replies = load_replies(options.replies, rejects)
-    replies = own_replies(options.replies, data, replies, rejects)
-    report = evaluate.score(options.bench, data, replies, options.missing, **extra)
-    if rejects.rows:
-        report["counts"]["rejected_rows"] = len(rejects.rows)
-    print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
-    _save_rejects(rejects, f"{options.replies}.score")
+    with _keeping(rejects, f"{options.replies}.score"):
+        data = load_data(options.data, rejects, unscorable(tasks))
+        # what only a score leaves out was asked all the same
+        asked = load_data(options.data, Rejects(skip_bad=True)) if rejects.rows else data
+        evaluate.refuse_stale(options.replies, asked)
+        if options.bench == "pope":  # which also reads the result files of the public script
+            replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
+        else:
+            replies = load_replies(options.replies, rejects)
+        replies = own_replies(options.replies, data, replies, rejects)
+        report = evaluate.score(options.bench, data, replies, options.missing, **extra)
+        if rejects.rows:
+            report["counts"]["rejected_rows"] = len(rejects.rows)
+        print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
 
 
 def chat(options: argparse.Namespace) -> int:
@@ -226,7 +247,12 @@ def _sampling(options: argparse.Namespace) -> Sampling:
     _need_models()
     from grand3d.generate import Sampling
 
-    return Sampling(options.temperature, options.top_p, options.seed)
+    return Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
+
+
+def _refuse_no_samples(folder: str, data: Data) -> None:
+    if not data.samples:
+        raise GrandError(f"{place(Path(folder) / 'samples.jsonl')}: holds no sample that can be used, expected at least one")
 
 
 def _size(data: Data) -> str:
@@ -234,14 +260,29 @@ def _size(data: Data) -> str:
     return f"{len(data.scenes)} scenes, {len(data.samples)} samples" + (f" ({tasks})" if tasks else "")
 
 
-def _save_rejects(rejects: Rejects, beside: str) -> None:
-    _count_rejects(rejects)
-    path = rejects.save(beside)
-    if path is None:
+@contextlib.contextmanager
+def _keeping(rejects: Rejects, beside: str) -> Iterator[None]:
+    """Save and count the rejected rows at the end, also of work that fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        try:
+            _save_rejects(rejects, beside)
+        except GrandError as error:  # the first failure is the one to report
+            _say(f"the {len(rejects.rows)} rejected rows are lost: {error}")
+        raise
+    _save_rejects(rejects, beside)
+    if not rejects.rows:
         stale = Path(f"{beside.rstrip('/')}.rejected.jsonl")
         if _are_rejects(stale):  # what an earlier run left no longer holds
             stale.unlink()
-    else:
+
+
+def _save_rejects(rejects: Rejects, beside: str) -> None:
+    for cause, number in rejects.counts().items():
+        _say(f"rejected: {number} x {cause}")
+    path = rejects.save(beside)
+    if path is not None:
         _say(f"the {len(rejects.rows)} rejected rows are in {path}")
 
 
@@ -252,11 +293,6 @@ def _are_rejects(path: Path) -> bool:
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = lines.readline()
     return first.startswith("{") and '"where"' in first and '"reason"' in first
-
-
-def _count_rejects(rejects: Rejects) -> None:
-    for cause, number in rejects.counts().items():
-        _say(f"rejected: {number} x {cause}")
 
 
 def _say(text: str) -> None:

@@ -52,7 +52,7 @@ class LoraConfig:
     dropout: float = 0.05
     """Share of adapter inputs set to zero in training; 0 makes runs comparable number by number."""
     modules: str | tuple[str, ...] = "all-linear"
-    """``all-linear`` or names such as [q_proj, v_proj]."""
+    """``all-linear``, a list of names such as [q_proj, v_proj], or a regular expression that whole names of layers match."""
     kind: Literal["lora", "rslora", "dora"] = "lora"
     """Variant, as PEFT knows them."""
     start: str | None = None
@@ -71,7 +71,7 @@ class PromptConfig:
     """Objects shown at most, best score first."""
     system: str | None = None
     """Path of a text file that replaces the built-in system prompt."""
-    refer_close: str = "</refer_expression>"
+    refer_close: Literal["</refer_expression>", "<refer_expression>"] = "</refer_expression>"
     """Closing tag of the expression; 3D-GRAND's released demo writes ``<refer_expression>``, without the slash."""
     max_tokens: int = 4096
     """Tokens of a prompt with its answer. Proposals are dropped, lowest score first, until a sample fits."""
@@ -275,7 +275,7 @@ def _build(kind: Any, raw: Any, where: str, faults: list[str]) -> Any:
             return None
         return tuple(_build(options[0], value, f"{where}[{i}]", faults) for i, value in enumerate(raw))
     value = _leaf(kind, raw)
-    problem = f"expected {_KINDS[kind]}" if value is None else _unfit(value, re.sub(r"\d+", "", where))
+    problem = f"expected {_KINDS[kind]}" if value is None else unfit(value, re.sub(r"\d+", "", where))
     if problem:
         faults.append(f"{where} is {shown(raw)}, {problem}")
         return None
@@ -308,7 +308,7 @@ def _leaf(kind: type, raw: Any) -> Any:
     return kind(number)
 
 
-def _unfit(value: Any, name: str) -> str:
+def unfit(value: Any, name: str) -> str:
     """Why a value of the right kind cannot be that of a setting; empty where it can."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
@@ -377,4 +377,12 @@ def _contradictions(config: Config) -> list[str]:
         faults.append("data.train and data.synth are both set; a run learns from one of them")
     if not config.lora.modules:
         faults.append("lora.modules is empty, expected all-linear or names such as [q_proj, v_proj]")
+    if isinstance(config.lora.modules, str):
+        try:
+            re.compile(config.lora.modules)
+        except re.error as error:
+            faults.append(
+                f"lora.modules is {shown(config.lora.modules)}, which is no regular expression ({error}); "
+                "expected all-linear, or a list of names such as [q_proj, v_proj]"
+            )
     return faults

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +18,12 @@ _REASONS = {
     errno.ENOTDIR: "a part of the path is a file, where a folder is expected",
     errno.ENAMETOOLONG: "the name is too long for this file system",
 }
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, None)
+"""Numbers of errors of a full disk; libraries in Rust and C++ give none."""
+_TORCH_WRITER = ("inline_container", "PytorchStreamWriter", "open file failed")
+"""Marks of a RuntimeError that comes from the code with which torch writes files."""
 
 
 class GrandError(ValueError):
@@ -33,19 +42,53 @@ class GrandError(ValueError):
 
 def place(path: str | Path) -> str:
     """A path as a message shows it: what would not print is escaped, and of a very long one the middle is left out."""
-    text = str(path)
+    text = str(path) or "(an empty name)"
     text = text if text.isprintable() else repr(text)
+    text = text or "'' (an empty name)"
     return text if len(text) <= 300 else f"{text[:140]} ... {text[-140:]}"
 
 
-def unusable(path: str | Path, error: OSError | ValueError, what: str) -> GrandError:
+def unusable(path: str | Path, error: Exception, what: str) -> GrandError:
     """What to raise when the system refuses a path; ``what`` is what cannot be done, such as ``written``."""
     if isinstance(error, OSError) and error.errno in _REASONS:
         reason = _REASONS[error.errno]
         return GrandError(f"{place(path)}: {reason}" if what == "read" else f"{place(path)}: cannot be {what} ({reason})")
-    if not isinstance(error, OSError):  # what open() says of a NUL
+    if isinstance(error, ValueError):  # what open() says of a NUL
         return GrandError(f"{place(path)}: cannot be {what}: the name holds a NUL character")
-    return GrandError(f"{place(path)}: cannot be {what} ({error.strerror or error})")
+    reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+    return GrandError(f"{place(path)}: cannot be {what} ({reason})")
+
+
+@contextlib.contextmanager
+def writing(path: str | Path, hint: str = "") -> Iterator[None]:
+    """One message where something cannot be written, whichever library wrote it; any other error goes through.
+
+    Raises:
+        GrandError: Naming ``path``, the fault, on a full disk the free space, and ``hint``.
+    """
+    try:
+        yield
+    except GrandError:
+        raise
+    except Exception as error:
+        if not _of_writing(error):
+            raise
+        space = ""
+        if not isinstance(error, ValueError) and getattr(error, "errno", None) in _FULL:
+            with contextlib.suppress(OSError):
+                at = next(parent for parent in Path(path).resolve().parents if parent.exists())
+                space = f"; {shutil.disk_usage(at).free / 1e9:.2f} GB are free on its disk"
+        raise GrandError(f"{unusable(path, error, 'written')}{space}{hint}") from error
+
+
+def _of_writing(error: Exception) -> bool:
+    """Whether an error says that a file cannot be written: an OSError, or what libraries raise in place of one."""
+    text = str(error)
+    if isinstance(error, RuntimeError):  # torch's; others are of memory, or of another process that is gone
+        return any(mark in text for mark in _TORCH_WRITER)
+    if isinstance(error, ValueError):
+        return "embedded null" in text
+    return isinstance(error, OSError) or "os error" in text  # the latter by safetensors and tokenizers, which are Rust
 
 
 def shown(value: Any) -> str:

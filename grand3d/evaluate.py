@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,12 +98,13 @@ def predict(
         GrandError: If the file holds replies of another model, of other settings or to other data, or another run is writing
             to it; or see ``rejects``.
     """
-    from grand3d.generate import GREEDY, ask
+    from grand3d.generate import GREEDY, ask, prompt_limit
 
     out = Path(out)
     if os.path.isdir(out):  # said before the model is loaded
         raise GrandError(f"{place(out)}: is a folder, expected the name of a replies file")
     model, tokenizer, prompt = load_model(adapter, dtype)
+    prompt_limit(model, prompt.max_tokens, max_new_tokens)  # before there is a file
     sampling = sampling or GREEDY
     about = {
         "adapter": adapter,
@@ -159,14 +161,16 @@ def _only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
 
 
 def _lock(file: IO[str], out: Path) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise GrandError(f"{out}: another run is writing to it; wait for its end, or give another file") from None
-    except OSError:  # some network file systems have no locks; a single run is still fine there
-        return
+    reason = "this system has no locks"
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            raise GrandError(f"{place(out)}: another run is writing to it; wait for its end, or give another file") from None
+        except OSError as error:  # some network file systems have no locks; a single run is still fine there
+            reason = error.strerror or str(error)
+    warnings.warn(f"{place(out)}: cannot be locked ({reason}); see to it that no second run writes to it", stacklevel=2)
 
 
 def _first(samples: Sequence[Sample], num_scenes: int | None, num_samples: int | None) -> list[Sample]:
@@ -203,6 +207,8 @@ def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig, reject
     from grand3d.generate import ask
 
     replies = list(ask(model, tokenizer, prompt, data, data.samples, HELDOUT_TOKENS, rejects=rejects))
+    if not replies:  # the training goes on
+        return {"n": 0, "parsed": 0.0}
     report = score("synth", data, replies, "skip" if rejects is not None and rejects.skip_bad else None)
     counts = report["counts"]
     figures: dict[str, Any] = {"n": counts["n"], "parsed": 100 * counts["parsed"] / max(1, counts["n"])}
@@ -233,16 +239,11 @@ def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
     """Sample ids that have a reply already; a half-written last line is cut off."""
     if out.exists() and not out.is_file():  # reading a device might never end
         raise GrandError(f"{out}: is a {'folder' if out.is_dir() else 'device or pipe'}, expected a file for the replies")
-    note = Path(f"{out}.run.json")
+    note = _note(out)
     if out.exists() and out.stat().st_size:
         if not note.exists():
             raise GrandError(f"{out}: holds something, and no {note.name} beside it says what wrote it; give another file")
-        before = read_json(note)
-        if not isinstance(before, dict):
-            raise GrandError(
-                f"{place(note)}: holds {shown(before)}, expected the JSON object that predict writes beside its replies; "
-                "give another replies file"
-            )
+        before = _read_note(note)
         changed = [
             f"{key} was {shown(before.get(key))}, is {shown(value)}"
             for key, value in about.items()
@@ -258,6 +259,43 @@ def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
     if strangers:
         raise GrandError(f"{out}: {len(strangers)} replies are to samples that the data do not hold (first: {min(strangers)})")
     return done
+
+
+def refuse_stale(replies: str | Path, data: Data) -> None:
+    """Refuse replies that were made for other data. Where no ``<replies>.run.json`` says what they were made for, as beside
+    those of other programs, nothing is refused.
+
+    Args:
+        data: As ``predict`` would be given them.
+
+    Raises:
+        GrandError: If the note names other data, or says nothing.
+    """
+    note = _note(replies)
+    if not note.exists():
+        return
+    made_for, now = _read_note(note).get("data"), data_hash(data)
+    if made_for != now:
+        raise GrandError(
+            f"{place(replies)}: the replies were made for other data: {note.name} says {shown(made_for)}, these data are "
+            f"{shown(now)}, expected the same. Were the data made anew or changed? Run predict again into another file; to "
+            f"score these replies all the same, move {note.name} away"
+        )
+
+
+def _note(replies: str | Path) -> Path:
+    """The file that says what made replies."""
+    return Path(f"{replies}.run.json")
+
+
+def _read_note(note: Path) -> dict[str, Any]:
+    about = read_json(note)
+    if not isinstance(about, dict):
+        raise GrandError(
+            f"{place(note)}: holds {shown(about)}, expected the JSON object that predict writes beside its replies; "
+            "give another replies file"
+        )
+    return about
 
 
 def _cut_last_line(path: Path) -> None:

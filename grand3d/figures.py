@@ -36,7 +36,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         ``_low`` and ``_high``, the 95 % interval clustered by scene. Percent.
 
     Raises:
-        GrandError: If replies and data do not fit together.
+        GrandError: If replies and data do not fit together, or there is nothing to score.
     """
     by_task: dict[str, list[Sample]] = {}
     for sample in data.samples:
@@ -61,6 +61,9 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         counts["n"] += rows[-1]["n"]
         counts["parsed"] += parsed
         counts["unfinished"] += sum(not reply.finished for reply in own)
+    if not rows:
+        seen = f"{len(asked)} samples and {len(given)} replies, expected a reply to one of the samples"
+        raise GrandError(f"nothing to score: {seen}", "nothing to score")
     return {
         "benchmark": "synth",
         "counts": counts,

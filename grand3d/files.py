@@ -14,6 +14,7 @@ import math
 import os
 import re
 import tempfile
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grand3d.errors import GrandError, place, shown, unusable
+from grand3d.errors import GrandError, place, shown, unusable, writing
+from grand3d.jsons import decode, leaves, refuse_nul
 
 T = TypeVar("T")
-
-MAX_DEPTH = 100
-"""Lists and objects inside each other that JSON may have here; Python itself gives up somewhere near 1,000."""
+GZIP = b"\x1f\x8b"
 
 
 @contextmanager
@@ -38,15 +38,20 @@ def _opened(path: Path) -> Iterator[Any]:
         raise unusable(path, error, "read") from None
     with file:
         try:
-            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            packed = file.peek(2)[:2] == GZIP
             opened = gzip.GzipFile(fileobj=file) if packed else file
-            wide = _wide_encoding(opened.peek(4)[:4])
+            head = opened.peek(4)[:4]
+            if packed and head[:2] == GZIP:
+                reason = "gzip inside gzip, expected text inside; was it packed twice? Unpack it once: gunzip -c OLD > NEW"
+                raise GrandError(f"{place(path)}: {reason}", "packed twice")
+            wide = _wide_encoding(head)
             if wide:
                 reason = f"the file is {wide}, expected UTF-8; save it as UTF-8, or: iconv -f {wide} -t UTF-8 OLD > NEW"
                 raise GrandError(f"{place(path)}: {reason}", "not UTF-8")
             yield opened
         except (OSError, EOFError, zlib.error) as error:
-            raise GrandError(f"{place(path)}: cannot be read ({error}); is it cut off or damaged?") from None
+            whole = ", expected a whole gzip file" if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile) else ""
+            raise GrandError(f"{place(path)}: cannot be read ({error}){whole}; is it cut off or damaged?") from None
 
 
 def _wide_encoding(head: bytes) -> str:
@@ -75,70 +80,13 @@ def read_text(path: str | Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is not UTF-8; was the file written in another encoding?"
+        reason = f"byte {error.start} is not UTF-8, expected UTF-8; is the file in another encoding?"
         raise GrandError(f"{place(path)}: {reason}", "not UTF-8") from None
     try:
-        _refuse_nul(text)
+        refuse_nul(text)
     except GrandError as error:
         raise GrandError(f"{place(path)}: {error}", error.cause) from None
     return text
-
-
-def _refuse_nul(text: str) -> None:
-    position = text.find("\0")
-    if position >= 0:
-        line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
-        reason = "is the file damaged, or not text at all?"
-        raise GrandError(f"a NUL character at line {line}, column {column}; {reason}", "NUL character")
-
-
-def decode(text: str) -> Any:
-    """JSON to values.
-
-    Raises:
-        GrandError: Also for what Python's reader lets through or trips over: a key twice in one object (one value would
-            be lost), half a surrogate pair (not text), NUL characters, numbers of thousands of digits, very deep nesting.
-    """
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        row = dict(items)
-        if len(row) < len(items):
-            twice = next(key for key, count in Counter(key for key, _ in items).items() if count > 1)
-            raise GrandError(f"key {shown(twice)} occurs twice in one JSON object; one of the values would be lost", "key twice")
-        return row
-
-    _refuse_nul(text)
-    try:
-        value = json.loads(text, object_pairs_hook=pairs)
-        if text.count("[") + text.count("{") > MAX_DEPTH:
-            _refuse_depth(value)
-        if "\\ud" in text or "\\uD" in text:
-            json.dumps(value, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        raise GrandError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", "not JSON") from error
-    except RecursionError:
-        raise _too_deep() from None
-    except UnicodeEncodeError:
-        raise GrandError("a text holds half a surrogate pair (\\ud...), which is no character", "not text") from None
-    except GrandError:
-        raise
-    except ValueError as error:
-        raise GrandError(f"not JSON: {error}", "not JSON") from None
-    return value
-
-
-def _refuse_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        inner = [item for item in level if isinstance(item, list | dict)]
-        if not inner:
-            return
-        level = [child for item in inner for child in (item.values() if isinstance(item, dict) else item)]
-    raise _too_deep()
-
-
-def _too_deep() -> GrandError:
-    return GrandError(f"nested too deeply: more than {MAX_DEPTH} lists and objects inside each other", "nested too deeply")
 
 
 def read_json(path: str | Path) -> Any:
@@ -151,12 +99,7 @@ def read_json(path: str | Path) -> Any:
     try:
         return decode(text)
     except GrandError as error:
-        hint = ""
-        if not text.strip():
-            hint = "; the file is empty"
-        elif "Extra data" in str(error) and len(text.split("\n", 2)) > 1:
-            hint = "; it looks like JSON lines, where one JSON document is expected"
-        raise GrandError(f"{place(path)}: {error}{hint}", error.cause) from None
+        raise GrandError(f"{place(path)}: {error}", error.cause) from None
 
 
 class Rejects:
@@ -231,7 +174,7 @@ def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects 
             try:
                 line = raw.decode("utf-8").strip("\r\n\t \ufeff")
             except UnicodeDecodeError as error:
-                reason = f"byte {error.start + 1} of the line is not UTF-8; was the file written in another encoding?"
+                reason = f"byte {error.start + 1} of the line is not UTF-8, expected UTF-8; is the file in another encoding?"
                 rejects.add(where, reason, repr(raw), "not UTF-8")  # its Python form: text could not hold these bytes
                 continue
             if not line:
@@ -244,22 +187,25 @@ def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects 
                 row = decode(line)
                 value = parse(row)
             except GrandError as error:
-                reason = str(error)
-                if error.cause == "not JSON":
-                    reason += "; two objects on one line?" if "Extra data" in reason else "; is the line cut off?"
-                rejects.add(where, reason, row, error.cause)
+                if error.cause == "CR alone":  # the whole file came as one line: no row of it can be told from the next
+                    raise GrandError(f"{where}: {error}", error.cause) from None
+                rejects.add(where, str(error), row, error.cause)
                 continue
             yield where, value
 
 
-def half_prefix(name: str) -> str:
-    """How the name of what is written beside its place begins; ``tempfile`` puts eight characters behind it."""
-    return f".{name[:40]}."  # cut, so that the longest name a file may have stays one with what is added
+PART = ".grand3d-part"
+"""End of the name of what is written beside its place, until it is whole; nobody else names files so."""
+
+
+def half_named(name: str) -> dict[str, str]:
+    """How ``tempfile`` is to name what is written beside its place."""
+    return {"prefix": f".{name[:40]}.", "suffix": PART}  # cut, so that the longest name a file may have stays one
 
 
 def half_written(name: str) -> str:
     """What a file or folder of this name was to be called, its first 40 characters; empty if it is no half-written one."""
-    match = re.fullmatch(r"\.(.{1,40})\.[a-z0-9_]{8}", name)
+    match = re.fullmatch(rf"\.(.{{1,40}})\.[a-z0-9_]{{8}}{re.escape(PART)}", name)
     return match[1] if match else ""
 
 
@@ -272,21 +218,20 @@ def write_text(path: str | Path, text: str) -> None:
     path = Path(path)
     beside = ""
     try:
-        if os.path.isdir(path):  # else only the renaming would find out
-            raise IsADirectoryError(errno.EISDIR, "")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=half_prefix(path.name))
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+        with writing(path):
+            if os.path.isdir(path):  # else only the renaming would find out
+                raise IsADirectoryError(errno.EISDIR, "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, **half_named(path.name))
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(beside, 0o644)
+            os.replace(beside, path)
     except UnicodeEncodeError:
         reason = "it would hold half a surrogate pair, which is no character; does it name a file whose name is not UTF-8?"
         raise GrandError(f"{place(path)}: cannot be written: {reason}") from None
-    except (OSError, ValueError) as error:
-        raise unusable(path, error, "written") from None
     finally:
         if beside:
             Path(beside).unlink(missing_ok=True)
@@ -342,11 +287,21 @@ def field(row: dict[str, Any], name: str, kind: type, where: str, default: Any =
     absent = name not in row
     name = f"{where}: {name}" if where else name
     if absent:
-        raise GrandError(f"{name} is missing; the keys are {shown(sorted(row))}", "missing key")
+        raise GrandError(f"{name} is missing, expected {_KINDS[kind]}; the keys are {shown(sorted(row))}", "missing key")
     fits = is_number(value) if kind is float else isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not fits:
         raise GrandError(f"{name} is {shown(value)}, expected {_KINDS[kind]}", "wrong type")
     return float(value) if kind is float else value
+
+
+def visible(text: str) -> bool:
+    """Whether a text has anything to see in it: blanks, line breaks and characters without width show nothing."""
+    return any(unicodedata.category(c) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for c in text)
+
+
+def one_line(text: str) -> bool:
+    """Whether no line break, of whatever kind, stands in a text."""
+    return len(f"{text}.".splitlines()) == 1
 
 
 def numbers(value: Any, length: int, what: str) -> tuple[float, ...]:
@@ -380,4 +335,18 @@ def refuse_unknown(row: dict[str, Any], known: Iterable[str], where: str) -> Non
     """
     unknown = sorted(set(row) - set(known))
     if unknown:
-        raise GrandError(f"{where}: unknown keys {shown(unknown)}; the keys are {', '.join(known)}", "unknown key")
+        raise GrandError(f"{where}: unknown keys {shown(unknown)}, expected {', '.join(known)}", "unknown key")
+
+
+def refuse_unfit(row: dict[str, Any], where: str) -> None:
+    """Refuse what no row of data may hold anywhere, be it in a key: a NUL character, or a number that fits no float.
+
+    Raises:
+        GrandError: Starting with ``where``.
+    """
+    for leaf in leaves(row):
+        if isinstance(leaf, str) and "\0" in leaf:
+            reason = "a NUL character, expected text; does it come from a binary or fixed-width field?"
+            raise GrandError(f"{where}: {shown(leaf)} holds {reason}", "NUL character")
+        if isinstance(leaf, int | float) and not isinstance(leaf, bool) and not is_number(leaf):
+            raise GrandError(f"{where}: a number is {shown(leaf)}, expected a finite one; a division by 0?", "bad number")

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from grand3d.config import Config, dump_yaml, flat, to_dict
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, unusable, writing
 from grand3d.files import Rejects, field, shown, write_jsonl, write_text
 
 REJECTED = re.compile(r"(data(\.\d+)?|heldout)\.rejected\.jsonl")
 """Names of the files of rejected rows in a run folder; with a number, those of another process than the main one."""
-
-TORCH_WRITER = ("inline_container", "PytorchStreamWriter", "open file failed")
-"""Marks of a RuntimeError that comes from the code with which torch writes files."""
-
-
-@contextlib.contextmanager
-def writing(what: Path) -> Iterator[None]:
-    """One message where something cannot be written, whichever library wrote it.
-
-    Raises:
-        GrandError: Naming ``what``, the fault, and the free space.
-    """
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own for a full disk
-        if isinstance(error, RuntimeError) and not any(mark in str(error) for mark in TORCH_WRITER):
-            raise  # out of memory, or another process is gone
-        reason = (getattr(error, "strerror", None) or str(error)).split("\n")[0]
-        space = ""
-        with contextlib.suppress(OSError):
-            place = next(path for path in what.resolve().parents if path.exists())
-            space = f"; {shutil.disk_usage(place).free / 1e9:.2f} GB are free on its disk"
-        raise GrandError(f"{what}: cannot be written ({reason}){space}") from error
 
 
 def read_rows(path: Path, check: Callable[[dict[str, Any]], Any]) -> tuple[list[dict[str, Any]], bool]:
@@ -59,7 +32,7 @@ def read_rows(path: Path, check: Callable[[dict[str, Any]], Any]) -> tuple[list[
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise GrandError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise unusable(path, error, "read") from None
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

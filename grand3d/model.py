@@ -28,9 +28,12 @@ from grand3d.weights import (
     COPIED,
     EXPECTED,
     check_base,
+    converted_smollm2,
     find_base,
+    hinted,
     loading,
     made_beside,
+    read_object,
     smollm2_folder,
     smollm2_tokenizer,
     weight_shapes,
@@ -60,7 +63,10 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table", quantiz
     how = {} if quantize == "none" else _quantized(dtype)
     if name == "tiny":
         tokenizer = load_tokenizer(name)
-        return _ready(_tiny(len(tokenizer)).to(DTYPES[dtype]), tokenizer, serializer)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = transformers.LlamaForCausalLM(_tiny_shape(len(tokenizer)))
+        return _ready(model.to(DTYPES[dtype]), tokenizer, serializer)
     folder = smollm2_folder() if name == "smollm2" else find_base(name)
     hint = _hint(name, folder)
     if folder is not None:
@@ -101,6 +107,41 @@ def _quantized(dtype: str) -> dict[str, Any]:
         bnb_4bit_compute_dtype=DTYPES[dtype],
     )
     return {"quantization_config": settings, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
+
+
+def skeleton(name: str) -> Any:
+    """The layers of a base; called with ``torch.device("meta")`` they take no memory and hold no weights.
+
+    Returns:
+        The model, or None where the base's configuration is not on this machine.
+
+    Raises:
+        GrandError: If the base cannot be found, or its configuration makes no causal language model.
+    """
+    transformers = _transformers()
+    if name == "tiny":
+        return transformers.LlamaForCausalLM(_tiny_shape(1000))  # its layers are the same with any vocabulary
+    folder = converted_smollm2() if name == "smollm2" else find_base(name)
+    if folder is None and name in BUILT_IN:
+        return None
+    shape, what = None, f"base {shown(name)}"
+    if folder is not None:
+        shape = _shape(folder, _hint(name, folder))
+    else:
+        with loading(what), contextlib.suppress(OSError):  # where it is not in the hub's cache
+            shape = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
+    if shape is None:
+        return None
+    with loading(what, folder, _hint(name, folder)):
+        return transformers.AutoModelForCausalLM.from_config(shape, attn_implementation=ATTENTION)
+
+
+def _shape(folder: Path, hint: str) -> Any:
+    """The configuration of a base as transformers reads it. Its tokenizer would stumble over a fault of it too."""
+    with hinted(hint):
+        read_object(folder / "config.json")
+    with loading(str(folder / "config.json"), folder, hint):
+        return _transformers().AutoConfig.from_pretrained(folder, local_files_only=True)
 
 
 def use_liger(model: Any, wanted: str = "auto") -> bool:
@@ -147,6 +188,8 @@ def load_tokenizer(name: str, local_only: bool = False, serializer: str = "table
     hint = _hint(name, folder)
     if folder is not None and not any((folder / file).exists() for file in TOKENIZERS):
         hint = f"; expected {' or '.join(TOKENIZERS)} in it{hint}"
+    if folder is not None and (folder / "config.json").exists():
+        _shape(folder, hint)
     with loading(f"the tokenizer of base {shown(name)}", folder, hint):
         local_only = local_only or folder is not None
         tokenizer = transformers.AutoTokenizer.from_pretrained(name if folder is None else folder, local_files_only=local_only)
@@ -185,13 +228,32 @@ def attach_lora(
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     try:
+        _refuse_idle(model, lora.modules)
         with _no_future_warnings():
             adapted = peft.get_peft_model(model, settings)
-        fuse(adapted)
-        return adapted
     except (ValueError, re.error) as error:
+        reason = re.sub(r"\(.*\) is not", " is not", " ".join(str(error).split()))[:200]  # PEFT shows the whole module
         linear = sorted({n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)})
-        raise GrandError(f"lora.modules is {lora.modules!r}: {error} Linear layers of this base: {', '.join(linear)}") from None
+        raise GrandError(
+            f"lora.modules is {shown(lora.modules)}: {reason}; expected all-linear, a list of names such as [q_proj, v_proj], or "
+            rf"a regular expression for whole names such as .*\.[qv]_proj. Linear layers of this base: {', '.join(linear)}"
+        ) from None
+    fuse(adapted)
+    return adapted
+
+
+def _refuse_idle(model: Any, wanted: str | Sequence[str]) -> None:
+    """Raise ValueError for a name or pattern that no layer has; PEFT passes over a name as long as another one fits."""
+    if wanted == "all-linear":
+        return
+    layers = [name for name, _ in model.named_modules() if name]
+    if isinstance(wanted, str):
+        if not any(map(re.compile(wanted).fullmatch, layers)):
+            raise ValueError("as a regular expression it matches the whole name of no layer")
+        return
+    idle = [name for name in wanted if not any(layer == name or layer.endswith(f".{name}") for layer in layers)]
+    if idle:
+        raise ValueError(f"no layer is named {shown(idle[0])}")
 
 
 @contextlib.contextmanager
@@ -202,10 +264,9 @@ def _no_future_warnings() -> Iterator[None]:
         yield
 
 
-def _tiny(num_tokens: int) -> Any:
-    """A random 4-layer Llama, the same at every call."""
-    transformers = _transformers()
-    shape = transformers.LlamaConfig(
+def _tiny_shape(num_tokens: int) -> Any:
+    """A 4-layer Llama."""
+    return _transformers().LlamaConfig(
         vocab_size=num_tokens,
         hidden_size=64,
         intermediate_size=128,
@@ -216,9 +277,6 @@ def _tiny(num_tokens: int) -> Any:
         tie_word_embeddings=True,
         attn_implementation=ATTENTION,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return transformers.LlamaForCausalLM(shape)
 
 
 def save_adapter(model: Any, folder: str | Path, config: configs.Config, metrics: Mapping[str, Any] | None = None) -> None:

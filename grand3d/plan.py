@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +12,18 @@ from typing import Any
 import torch
 
 from grand3d.adapter import check_start
-from grand3d.checkpoint import find_checkpoint, refuse_foreign
+from grand3d.checkpoint import find_checkpoint, read_state, refuse_damaged, refuse_foreign
 from grand3d.checks import load_heldout
 from grand3d.config import Config, SynthConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, read_json
 from grand3d.markup import parse
 from grand3d.model import load_tokenizer
+from grand3d.preflight import check_layers, machine_faults, refuse_unknown_tracker
 from grand3d.prompts import dialogue, system_text
 from grand3d.serial import added_tokens, fit_scene
-from grand3d.stream import Stream, Tally, encode_group, open_stream
-from grand3d.train import groups_per_process
+from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
+from grand3d.train import groups_per_process, run_state
 from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -84,8 +86,9 @@ def dry_run(
 
     Args:
         num_processes: Processes it would have; by default what the launcher set, else 1.
-        out: Folder of the run; a note says when training could not go on or begin there, as it holds another run.
-        skip_bad: Leave out broken rows; a note counts them by cause. False raises the first.
+        out: Folder of the run.
+        skip_bad: Leave out broken rows, and samples that cannot be learnt from, of those looked at; notes count them by cause.
+            False raises the first.
         resume: As for ``train``.
 
     Returns:
@@ -95,31 +98,35 @@ def dry_run(
         None for a base of unknown shape) and ``notes``.
 
     Raises:
-        GrandError: For settings that cannot work.
+        GrandError: Where training would, as far as that can be told. What only this machine lacks is a note where it has no GPU,
+            since the run may be meant for another one.
     """
     num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
     if out is not None:
         refuse_foreign(Path(out))
+    refuse_unknown_tracker(config)
     scenes = groups_per_process(config, num_processes)
     system_text(config.prompt)
-    notes = _models(config)
+    checkpoint = None if out is None else find_checkpoint(Path(out), resume)
+    notes = _models(config, fresh=checkpoint is None)
     lines, ready = _data(config)
     notes += _heldout(config.data.heldout, Rejects(skip_bad)) if config.data.heldout else []
-    if config.model.dtype == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported():
-        raise GrandError("model.dtype is bf16, which this GPU does not support; use fp16")
-    if config.model.dtype == "fp16" and not torch.cuda.is_available():
-        notes.append("model.dtype is fp16, which trains on a GPU only; none is seen here")
-    if config.model.attention in ("flash", "flex") and not torch.cuda.is_available():
-        notes.append(f"model.attention is {config.model.attention}, which needs an NVIDIA GPU; none is seen here")
+    for fault in machine_faults(config):
+        if torch.cuda.is_available():
+            raise GrandError(fault)
+        notes.append(fault)
     rejects = Rejects(skip_bad)
     stream = open_stream(config, rejects) if ready else None
     notes += [f"rejected: {number} x {cause}" for cause, number in rejects.counts().items()]
-    if out is not None:
-        try:
-            find_checkpoint(Path(out), resume)
-        except GrandError as error:  # no reason to hide what a step costs
-            notes.append(str(error))
-    tokens = _tokens(config, stream)
+    if out is not None and checkpoint is not None and stream is not None:
+        start = read_state(checkpoint, run_state(config, stream, num_processes))
+        if start == config.train.num_steps and (Path(out) / "adapter" / "grand3d.json").exists():
+            notes.append(f"{out}: the run is finished, all {start} steps; nothing would be done")
+        else:
+            refuse_damaged(checkpoint)
+    tally = Tally(Rejects(skip_bad))
+    tokens = _tokens(config, stream, rejects, tally)
+    notes += [f"cannot be learnt from: {number} x {cause}" for cause, number in tally.rejects.counts().items()]
     per_row = max(1, min(scenes, config.data.row_tokens // max(1, tokens["pack"])))
     tokens["row"] = per_row * tokens["pack"]
     shape = _shape(config.model.base)
@@ -168,15 +175,18 @@ def plan(
     return "\n".join(lines + [f"note           {note}" for note in found["notes"]])
 
 
-def _models(config: Config) -> list[str]:
-    """Check base and ``lora.start`` as far as goes without weights and without the hub; says what was not checked."""
+def _models(config: Config, fresh: bool) -> list[str]:
+    """Check base and ``lora.start`` (of a ``fresh`` run: a checkpoint goes on without it) as far as goes without weights and
+    without the hub; says what was not checked."""
     base, notes = config.model.base, []
     folder = find_base(base)
     if folder is not None:
         check_base(folder)
     elif base not in BUILT_IN:
         notes.append(f"model.base: no folder here is named {base!r}, so it is taken for an id on the hub, and was not checked")
-    if config.lora.start is not None:
+    if not check_layers(config):
+        notes.append(f"lora.modules was not compared with the layers of {base!r}, whose config.json is not on this machine")
+    if config.lora.start is not None and fresh:
         check_start(config.lora.start, config)
     return notes
 
@@ -203,13 +213,20 @@ def _heldout(path: str, rejects: Rejects) -> list[str]:
     return [f"left out of the held-out data: {number} x {cause}" for cause, number in rejects.counts().items()]
 
 
-def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:
-    """Mean tokens of scene, question with answer, trained part and pack; over the first scenes, or over generated ones."""
-    how = "measured"
+def _tokens(config: Config, stream: Stream | None, rejects: Rejects, tally: Tally) -> dict[str, Any]:
+    """Mean tokens of scene, question with answer, trained part and pack; over the first scenes, or over generated ones.
+
+    Args:
+        rejects: Rows of the data that are left out already.
+        tally: Takes what cannot be learnt from.
+    """
+    how, tokenizer = "measured", _tokenizer(config)
+    if stream is not None and tokenizer is not None:
+        refuse_useless(stream, tokenizer, config.prompt, rejects)
     if stream is None:
+        tally = Tally(Rejects(skip_bad=True))  # these are nobody's data
         stream = open_stream(replace(config, data=replace(config.data, train=(), synth=SynthConfig(NUM_PROBED, 0))))
         how = "on generated rooms, the data is not there"
-    tokenizer = _tokenizer(config)
     groups = [stream.group(number) for number in range(min(NUM_PROBED, stream.num_groups))]
     if tokenizer is None:
         how = (
@@ -221,7 +238,7 @@ def _tokens(config: Config, stream: Stream | None) -> dict[str, Any]:
     else:
         counts = []
         for scene, samples in groups:
-            encoded = encode_group(tokenizer, scene, samples, config.prompt, Tally(Rejects(skip_bad=True)))
+            encoded = encode_group(tokenizer, scene, samples, config.prompt, tally)
             if encoded:
                 counts.append((len(encoded[0].prefix), [len(e.suffix) for e in encoded], sum(sum(e.mask) for e in encoded)))
     num = max(1, sum(len(suffixes) for _, suffixes, _ in counts))
@@ -290,10 +307,16 @@ def _shape(base: str) -> Shape | None:
 
 
 def _adapter(shape: Shape, config: Config) -> int:
-    wanted = config.lora.modules
-    sizes = [sum(size) for name, size in shape.linear.items() if wanted == "all-linear" or name in wanted or name == wanted]
+    wanted, size = config.lora.modules, 0
+    for name, (rows, columns) in shape.linear.items():
+        part = "self_attn" if name in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp"
+        layers = [f"model.layers.{number}.{part}.{name}" for number in range(shape.layers)]
+        if wanted == "all-linear" or (not isinstance(wanted, str) and name in wanted):
+            size += len(layers) * (rows + columns)
+        elif isinstance(wanted, str):
+            size += sum(re.fullmatch(wanted, layer) is not None for layer in layers) * (rows + columns)
     new_tokens = len(added_tokens(config.prompt.serializer)) * shape.hidden * (1 if shape.tied else 2)
-    return shape.layers * config.lora.rank * sum(sizes) + new_tokens
+    return config.lora.rank * size + new_tokens
 
 
 def _memory(shape: Shape, config: Config, tokens: dict[str, Any], num_processes: int) -> dict[str, float]:

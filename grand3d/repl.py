@@ -30,7 +30,7 @@ COMMANDS = {
 
 @dataclass(slots=True)
 class Session:
-    """What the loop holds: the scenes there are, the one talked about, how a conversation is begun, whether a question failed."""
+    """What the loop holds: the scenes there are, the one talked about, how a conversation is begun, whether a line failed."""
 
     scenes: Mapping[str, Scene]
     scene_id: str
@@ -45,7 +45,7 @@ def run(session: Session) -> int:
     """Read lines until the input ends or the user leaves; a wrong line is answered by a word on what is expected.
 
     Returns:
-        The exit code: 0, or 2 where piped input held a question that could not be answered.
+        The exit code: 0, or 2 where piped input held a question or a command that could not be answered.
 
     Raises:
         GrandError: If the input is closed, the model cannot be loaded or the first scene does not fit it.
@@ -105,10 +105,10 @@ def _prompt() -> Callable[[str], str]:
 
 
 def _command(session: Session, line: str) -> None:
-    name, _, rest = line.partition(" ")
-    rest = rest.strip()
+    name, *words = line.split(maxsplit=1)
+    rest = "".join(words)
     if name not in COMMANDS:
-        _say(session, f"unknown command {name}; /help lists the commands")
+        _fail(session, line, f"unknown command {name}, expected one of {', '.join(COMMANDS)}")
         return
     done = {
         "/ground": _ground,
@@ -121,7 +121,7 @@ def _command(session: Session, line: str) -> None:
     }[name](session, rest)
     if not done:
         usage, meaning = COMMANDS[name]
-        _say(session, f"usage: {usage}   {meaning}")
+        _fail(session, line, f"expected {usage}   {meaning}")
 
 
 def _ground(session: Session, rest: str) -> bool:
@@ -135,7 +135,7 @@ def _scene(session: Session, rest: str) -> bool:
         for scene_id, scene in session.scenes.items():
             _say(session, f"{'*' if scene_id == session.scene_id else ' '} {scene_id}  {len(scene.objects)} objects")
     elif rest not in session.scenes:
-        _say(session, unknown_scene(rest, session.scenes))
+        _fail(session, f"/scene {rest}", unknown_scene(rest, session.scenes))
     else:
         before = session.scene_id, session.conversation
         session.scene_id, session.conversation = rest, None

@@ -18,13 +18,15 @@ from grand3d.files import (
     read_bytes,
     read_jsonl,
     read_numbered,
+    refuse_unfit,
     refuse_unknown,
     shown,
     texts,
+    visible,
     write_jsonl,
     write_text,
 )
-from grand3d.scene import Scene, load_scenes, rejected_scenes, scene_to_dict
+from grand3d.scene import Scene, scene_to_dict, split_scenes
 
 TASKS = (
     "object_reference",  # expression -> object(s)
@@ -106,11 +108,14 @@ def sample_from_dict(row: Any) -> Sample:
     sample_id = field(row, "sample_id", str, "sample")
     where = f"sample {shown(sample_id)}"
     refuse_unknown(row, [f.name for f in dataclasses.fields(Sample)], where)
-    if not sample_id.strip():
-        raise GrandError(f"{where}: sample_id is blank", "bad id")
+    if not visible(sample_id):
+        raise GrandError(f"{where}: sample_id is blank, expected text with something to see in it", "bad id")
     task = field(row, "task", str, where)
     if task not in TASKS:
         raise GrandError(f"{where}: task is {shown(task)}, expected one of {', '.join(TASKS)}", "unknown task")
+    if task == "object_reference" and row.get("target_ids") is None:
+        reason = "target_ids is missing, expected the ids of the objects meant, or [] where nothing fits"
+        raise GrandError(f"{where}: {reason}", "missing key")
     targets = texts(field(row, "target_ids", list, where, []), f"{where}: target_ids")
     if len(set(targets)) < len(targets):
         raise GrandError(f"{where}: target_ids {shown(list(targets))} names an object twice", "id twice")
@@ -120,6 +125,10 @@ def sample_from_dict(row: Any) -> Sample:
             reason = f"viewpoint is {shown(viewpoint)}, expected 2 points: position and look-at point"
             raise GrandError(f"{where}: {reason}", "bad number")
         viewpoint = tuple(numbers(point, 3, f"{where}: a point of viewpoint") for point in viewpoint)
+        if viewpoint[0] == viewpoint[1]:
+            reason = f"viewpoint is {shown(list(viewpoint))}, expected a look-at point other than the position"
+            raise GrandError(f"{where}: {reason}; nobody looks at the point where they stand", "bad number")
+    refuse_unfit(row, where)
     return Sample(
         sample_id=sample_id,
         scene_id=field(row, "scene_id", str, where),
@@ -258,10 +267,10 @@ def load_data(
         what = "is a file, no data folder" if os.path.exists(folder) else "no such data folder"
         raise GrandError(f"{place(folder)}: {what}; a data folder holds scenes.jsonl and samples.jsonl")
     rejects = rejects if rejects is not None else Rejects()
-    scenes, lost = _scenes(folder / "scenes.jsonl", rejects)
+    scenes, lost = split_scenes(folder / "scenes.jsonl", rejects)
     truth = None
     if (folder / "truth.jsonl").exists():
-        truth, lost_truth = _scenes(folder / "truth.jsonl", rejects)
+        truth, lost_truth = split_scenes(folder / "truth.jsonl", rejects)
         lost |= lost_truth
     answers = scenes if truth is None else truth
     ids = {scene_id: set(scene.object_ids) for scene_id, scene in answers.items()}
@@ -272,13 +281,17 @@ def load_data(
         if sample.scene_id in lost:
             faults.append(("its scene was rejected", f"scene {shown(sample.scene_id)} was rejected"))
         elif sample.scene_id not in scenes:
-            faults.append(("unknown scene", f"unknown scene: {shown(sample.scene_id)} is not in scenes.jsonl"))
+            faults.append(_unknown_scene(sample.scene_id, scenes, "scenes.jsonl"))
+        elif absent and sample.scene_id not in answers:
+            reason = (
+                f"scene {shown(sample.scene_id)} is not in truth.jsonl, expected there with the true objects that targets name"
+            )
+            faults.append(("scene without truth", f"{reason}; add it, or remove truth.jsonl if targets are ids of scenes.jsonl"))
         elif absent:
-            space = answers[sample.scene_id].id_space if sample.scene_id in answers else "absent"
-            known = f"the {len(ids.get(sample.scene_id, ()))} {space} ids of scene {shown(sample.scene_id)}"
+            known = f"the {len(ids[sample.scene_id])} {answers[sample.scene_id].id_space} ids of scene {shown(sample.scene_id)}"
             faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
-        if inspect is not None and sample.scene_id in scenes and sample.scene_id not in lost:
-            faults += inspect(sample, scenes[sample.scene_id], truth.get(sample.scene_id) if truth is not None else None)
+        if inspect is not None and sample.scene_id in scenes and sample.scene_id in answers:
+            faults += inspect(sample, scenes[sample.scene_id], truth[sample.scene_id] if truth is not None else None)
         for cause, text in faults if all_faults else faults[:1]:
             rejects.add(where, f"sample {shown(sample.sample_id)}: {text}", sample_to_dict(sample), cause)
         if not faults:
@@ -286,11 +299,8 @@ def load_data(
     return Data(scenes, tuple(samples), truth)
 
 
-def _scenes(path: Path, rejects: Rejects) -> tuple[dict[str, Scene], set[str]]:
-    """The scenes of a file, and the ids of those that it holds but that were rejected."""
-    before = len(rejects.rows)
-    scenes = load_scenes(path, rejects)
-    return scenes, rejected_scenes(rejects.rows[before:]) - scenes.keys()
+def _unknown_scene(scene_id: str, scenes: Mapping[str, Scene], file: str) -> tuple[str, str]:
+    return "unknown scene", f"unknown scene: {shown(scene_id)}, expected one of the {len(scenes)} that {file} holds whole"
 
 
 def save_data(folder: str | Path, data: Data, force: bool = True) -> bool:

@@ -6,14 +6,26 @@ Frame: metres, z up, axis-aligned, right-handed. See docs/conventions.md.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from grand3d.errors import GrandError
-from grand3d.files import Rejects, field, is_number, numbers, read_jsonl, refuse_unknown, shown, texts, write_jsonl
+from grand3d.files import (
+    Rejects,
+    field,
+    is_number,
+    numbers,
+    one_line,
+    read_jsonl,
+    refuse_unfit,
+    refuse_unknown,
+    shown,
+    texts,
+    visible,
+    write_jsonl,
+)
 
 Triple = tuple[float, float, float]
 
@@ -21,7 +33,10 @@ FRAMES = ("axis_aligned", "raw")
 UPS = ("z", "y")
 UNITS = ("m", "cm", "mm")
 
-_SCENE_ID = re.compile(r'"scene_id"\s*:\s*"([^"\\]*)"')
+MAX_LABEL = 200
+"""Characters of a category or region name; a longer one is no name but a field gone astray."""
+
+_MARKS = "<>,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +123,7 @@ def validate(scene: Scene) -> Scene:
             text = f"{name} is {shown(value)}, expected {known!r}; convert the scene first (docs/conventions.md)"
             faults.append((f"foreign {name}", text))
     if _bad_id(scene.scene_id, ""):
-        faults.append(("bad id", f"scene_id is {shown(scene.scene_id)}, expected text without line breaks or outer blanks"))
+        faults.append(("bad id", f"scene_id is {shown(scene.scene_id)}, expected {_good_id()}"))
     seen: set[str] = set()
     regions = {region.region_id for region in scene.regions}
     for index, item in enumerate(scene.objects):
@@ -122,9 +137,13 @@ def validate(scene: Scene) -> Scene:
     if len(regions) < len(scene.regions):
         faults.append(("id twice", "a region_id occurs twice"))
     for region in scene.regions:
+        where = f"region {shown(region.region_id)}"
+        if _bad_id(region.region_id, _MARKS):
+            faults.append(("bad id", f"{where}: region_id is {shown(region.region_id)}, expected {_good_id(_MARKS)}"))
+        faults += [(cause, f"{where}: {text}") for cause, text in _label_faults("name", region.name)]
         unknown = [i for i in region.object_ids if i not in seen]
         if unknown:
-            faults.append(("unknown member", f"region {region.region_id!r}: unknown members {shown(unknown)}"))
+            faults.append(("unknown member", f"{where}: unknown members {shown(unknown)}, expected ids of the scene's objects"))
     if faults:
         more = f" (and {len(faults) - 5} more faults)" if len(faults) > 5 else ""
         text = "; ".join(message for _, message in faults[:5])
@@ -133,16 +152,29 @@ def validate(scene: Scene) -> Scene:
 
 
 def _bad_id(value: Any, forbidden: str) -> bool:
-    if not isinstance(value, str) or not value or value != value.strip():
+    if not isinstance(value, str) or not visible(value) or value != value.strip():
         return True
-    return len(value.splitlines()) > 1 or any(c in value for c in forbidden)
+    return not one_line(value) or any(c in value for c in forbidden)
+
+
+def _good_id(forbidden: str = "") -> str:
+    return f"visible text without {''.join(f'{mark!r}, ' for mark in forbidden)}line breaks or outer blanks"
+
+
+def _label_faults(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, str) or not visible(value):
+        yield f"blank {name}", f"{name} is {shown(value)}, expected a name with something to see in it"
+    elif not one_line(value):
+        yield f"bad {name}", f"{name} is {shown(value)}, expected a name without line breaks; is it a description?"
+    elif len(value) > MAX_LABEL:
+        text = f"{name} is {shown(value)}, {len(value):,} characters, expected at most {MAX_LABEL}; is it a description?"
+        yield f"bad {name}", text
 
 
 def _object_faults(item: Object) -> Iterator[tuple[str, str]]:
-    if _bad_id(item.object_id, "<>,"):
-        yield "bad id", "an id is text without '<', '>', ',', line breaks or outer blanks"
-    if not isinstance(item.category, str) or not item.category.strip():
-        yield "blank category", f"category is {shown(item.category)}, expected a class name"
+    if _bad_id(item.object_id, _MARKS):
+        yield "bad id", f"object_id is {shown(item.object_id)}, expected {_good_id(_MARKS)}"
+    yield from _label_faults("category", item.category)
     for name in ("centroid", "extent"):
         value = getattr(item, name)
         if not isinstance(value, tuple | list) or len(value) != 3 or not all(map(is_number, value)):
@@ -230,6 +262,7 @@ def scene_from_dict(row: Any) -> Scene:
         up=field(row, "up", str, where, "z"),
         units=field(row, "units", str, where, "m"),
     )
+    refuse_unfit(row, where)
     return validate(scene)
 
 
@@ -239,7 +272,9 @@ def _object_from_dict(entry: Any, where: str) -> Object:
     refuse_unknown(entry, [f.name for f in fields(Object)], where)
     rotation = field(entry, "rotation", list, where, None)
     attributes = field(entry, "attributes", dict, where, {})
-    texts(list(attributes.values()), f"{where}: attributes")
+    for name, value in attributes.items():
+        if not isinstance(value, str):
+            raise GrandError(f"{where}: attributes: {shown(name)} is {shown(value)}, expected text", "wrong type")
     return Object(
         object_id=field(entry, "object_id", str, where),
         category=field(entry, "category", str, where),
@@ -276,9 +311,17 @@ def load_scenes(path: str | Path, rejects: Rejects | None = None) -> dict[str, S
     Raises:
         GrandError: Naming file and line; also for a scene_id that occurs twice.
     """
+    return split_scenes(path, rejects)[0]
+
+
+def split_scenes(path: str | Path, rejects: Rejects | None = None) -> tuple[dict[str, Scene], set[str]]:
+    """What ``load_scenes`` gives, and the ids of the scenes that were rejected, as far as their lines are JSON."""
     scenes: dict[str, Scene] = {}
+    named: set[str] = set()
 
     def new_scene(row: Any) -> Scene:
+        if isinstance(row, dict) and isinstance(row.get("scene_id"), str):
+            named.add(row["scene_id"])
         scene = scene_from_dict(row)
         if scene.scene_id in scenes:
             raise GrandError(f"scene {shown(scene.scene_id)} occurs twice; the first one counts", "id twice")
@@ -286,18 +329,7 @@ def load_scenes(path: str | Path, rejects: Rejects | None = None) -> dict[str, S
 
     for scene in read_jsonl(path, new_scene, rejects):
         scenes[scene.scene_id] = scene
-    return scenes
-
-
-def rejected_scenes(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Ids of scenes among the rows that :class:`grand3d.files.Rejects` holds; also of lines that are cut off behind the id."""
-    found = set()
-    for row in (reject["row"] for reject in rows):
-        if isinstance(row, dict):
-            found.add(row.get("scene_id"))
-        elif isinstance(row, str) and (match := _SCENE_ID.search(row)):
-            found.add(match[1])
-    return {scene_id for scene_id in found if isinstance(scene_id, str)}
+    return scenes, named - scenes.keys()
 
 
 def save_scenes(path: str | Path, scenes: Iterable[Scene]) -> int:

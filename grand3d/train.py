@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.util
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 
 from grand3d import checkpoint as checkpoints
-from grand3d.attention import choose
+from grand3d.attention import BackEnd, choose
 from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.embeddings import token_ids
 from grand3d.errors import GrandError
@@ -32,9 +32,10 @@ from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts
 from grand3d.model import attach_lora, load_base, save_adapter, start_from, use_liger, wording
 from grand3d.pack import Pack, fill_rows, make_pack, pack_loss
+from grand3d.preflight import machine_faults, refuse_long_prompts, refuse_unknown_tracker
 from grand3d.sample import Sample
 from grand3d.scene import Scene
-from grand3d.stream import Tally, encode_group, open_stream, refuse_useless
+from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
 from grand3d.tokens import Encoded
 
 Evaluate = Callable[[Any, Any], dict[str, Any]]
@@ -67,51 +68,68 @@ def train(
     """
     out = Path(out)
     checkpoints.refuse_foreign(out)
+    refuse_unknown_tracker(config)
+    for fault in machine_faults(config):
+        raise GrandError(fault)
     _keep_freed_memory()
     accelerator, num_groups = _accelerator(config, out)
     with checkpoints.only_trainer(out, accelerator.is_main_process):
-        return _train(config, out, resume, evaluate, skip_bad, accelerator, num_groups)
+        run = _open_run(config, out, resume, skip_bad, accelerator, num_groups * accelerator.num_processes)
+        return out / "adapter" if run is None else _learn(run, evaluate)
 
 
-def _train(
-    config: Config,
-    out: Path,
-    resume: str | None,
-    evaluate: Evaluate | None,
-    skip_bad: bool,
-    accelerator: Accelerator,
-    num_groups: int,
-) -> Path:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the steps of a run work with.
+
+    Attributes:
+        start: Step of the checkpoint that the run goes on from, or 0.
+        groups_per_step: Over all processes.
+        weights: Those that are trained.
+        state: What a checkpoint belongs to (see ``run_state``).
+    """
+
+    config: Config
+    out: Path
+    accelerator: Accelerator
+    start: int
+    groups_per_step: int
+    stream: Stream
+    tally: Tally
+    tokenizer: Any
+    model: Any
+    weights: list[torch.nn.Parameter]
+    optimizer: Any
+    back_end: BackEnd
+    journal: Journal
+    state: dict[str, Any]
+
+
+def run_state(config: Config, stream: Stream, num_processes: int) -> dict[str, Any]:
+    """What must be the same where a run goes on from a checkpoint."""
+    state = {"config": to_dict(config), "data": stream.fingerprint, "num_processes": num_processes}
+    return state | {"wording": wording(config.prompt)}
+
+
+def _open_run(
+    config: Config, out: Path, resume: str | None, skip_bad: bool, accelerator: Accelerator, groups_per_step: int
+) -> _Run | None:
+    """All that stands before the first step; None for a finished run, which is left as it is."""
     tally = Tally(RejectLog(skip_bad))
     stream = open_stream(config, tally.rejects if accelerator.is_main_process else Rejects(skip_bad))
-    state = {"config": to_dict(config), "data": stream.fingerprint, "num_processes": accelerator.num_processes}
-    state["wording"] = wording(config.prompt)
-    folder = checkpoints.find_checkpoint(out, resume)
-    start = 0 if folder is None else checkpoints.read_state(folder, state)
-    if resume and folder is None:
+    state = run_state(config, stream, accelerator.num_processes)
+    checkpoint = checkpoints.find_checkpoint(out, resume)
+    start = 0 if checkpoint is None else checkpoints.read_state(checkpoint, state)
+    if resume and checkpoint is None:
         _say(accelerator, f"{out}: no checkpoint yet; the run starts from step 0")
     if start == config.train.num_steps and (out / "adapter" / "grand3d.json").exists():
         _say(accelerator, f"{out}: the run is finished, all {start} steps; nothing was done")
-        return out / "adapter"
-    if folder is not None and accelerator.is_main_process:
-        checkpoints.refuse_damaged(folder)
+        return None
+    if checkpoint is not None and accelerator.is_main_process:
+        checkpoints.refuse_damaged(checkpoint)
     accelerator.wait_for_everyone()
 
-    set_seed(config.train.seed)  # the adapter's start is the same on every process
-    with accelerator.main_process_first():
-        base, tokenizer = load_base(config.model.base, config.model.dtype, config.prompt.serializer, config.model.quantize)
-    context = getattr(base.config, "max_position_embeddings", None)
-    if context is not None and config.prompt.max_tokens > context:
-        raise GrandError(
-            f"prompt.max_tokens is {config.prompt.max_tokens}, the context of {config.model.base!r} is {context} tokens"
-        )
-    back_end = choose(config.model.attention, accelerator.device, base.dtype)
-    refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
-    use_liger(base, config.model.liger)
-    new_tokens = token_ids(tokenizer, config.prompt.serializer)
-    model = attach_lora(base, config.lora, config.model.gradient_checkpointing, new_tokens)
-    if config.lora.start is not None and folder is None:  # a checkpoint's weights would take the place of the start's
-        start_from(model, config.lora.start, config)
+    tokenizer, model, back_end = _open_model(config, accelerator, stream, tally, fresh=checkpoint is None)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
     model, optimizer = accelerator.prepare(model, optimizer)
@@ -125,71 +143,109 @@ def _train(
     tally.rejects.keep(out / ("data.rejected.jsonl" if journal.main else f"data.{accelerator.process_index}.rejected.jsonl"))
     checkpoints.keep_adapter_only(accelerator)
     set_seed(config.train.seed, device_specific=True)  # dropout is not
-    if folder is not None:
-        checkpoints.load_checkpoint(accelerator, folder)
+    if checkpoint is not None:
+        checkpoints.load_checkpoint(accelerator, checkpoint)
         if accelerator.is_main_process and (later := checkpoints.remove_later(out, start)):
             journal.say(f"removed the checkpoints after step {start}, which are done again: {', '.join(later)}")
         accelerator.wait_for_everyone()
+    parts = (stream, tally, tokenizer, model, weights, optimizer, back_end, journal, state)
+    return _Run(config, out, accelerator, start, groups_per_step, *parts)
 
-    figures = {}
-    if start in (0, config.train.num_steps):
-        known = journal.logged(start)  # of a run that stopped before its adapter was written
-        taken = _figures(accelerator, model, tokenizer, None if known else evaluate)
-        journal.figures(start, taken)
+
+def _open_model(config: Config, accelerator: Accelerator, stream: Stream, tally: Tally, fresh: bool) -> tuple[Any, Any, BackEnd]:
+    """Tokenizer, base with its adapter, and how it attends; ``fresh`` unless a checkpoint's weights are still to come."""
+    set_seed(config.train.seed)  # the adapter's start is the same on every process
+    with accelerator.main_process_first():
+        base, tokenizer = load_base(config.model.base, config.model.dtype, config.prompt.serializer, config.model.quantize)
+    refuse_long_prompts(config, base.config)
+    back_end = choose(config.model.attention, accelerator.device, base.dtype)
+    refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
+    use_liger(base, config.model.liger)
+    new_tokens = token_ids(tokenizer, config.prompt.serializer)
+    model = attach_lora(base, config.lora, config.model.gradient_checkpointing, new_tokens)
+    if config.lora.start is not None and fresh:  # a checkpoint's weights would take the place of the start's
+        start_from(model, config.lora.start, config)
+    return tokenizer, model, back_end
+
+
+def _learn(run: _Run, evaluate: Evaluate | None) -> Path:
+    """All steps, with figures and checkpoints between them; writes the adapter and gives its folder."""
+    train, accelerator, journal = run.config.train, run.accelerator, run.journal
+    figures: dict[str, Any] = {}
+    if run.start in (0, train.num_steps):
+        known = journal.logged(run.start)  # of a run that stopped before its adapter was written
+        taken = _figures(accelerator, run.model, run.tokenizer, None if known else evaluate)
+        journal.figures(run.start, taken)
         figures = known or taken
-    total = num_groups * accelerator.num_processes
-    for step in range(start + 1, config.train.num_steps + 1):
-        began = time.perf_counter()
-        rate = learning_rate(config.train, step)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        numbers = range((step - 1) * total + accelerator.process_index, step * total, accelerator.num_processes)
-        rows = _rows(config, (stream.group(number) for number in numbers), tokenizer, accelerator, tally)
-        # the label tokens of the whole global batch are known before the first backward pass
-        counts = [(w * pack.num_labels, pack.num_tokens, w * pack.num_samples, w * len(pack.layout.scenes)) for pack, w in rows]
-        num_labels, num_tokens, num_samples, num_scenes = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
-        summed, norm = 0.0, 0.0
-        for number, (pack, weight) in enumerate(rows):
-            accelerator.sync_gradients = number == len(rows) - 1
-            with contextlib.nullcontext() if accelerator.sync_gradients else accelerator.no_sync(model):
-                loss, _ = pack_loss(model, pack.to(accelerator.device), back_end)
-                summed += weight * loss.item()
-                # backward divides by a constant, and processes are averaged: both are undone here (docs/shared_prefix.md)
-                factor = accelerator.gradient_accumulation_steps * accelerator.num_processes / max(num_labels, 1)
-                accelerator.backward(loss * (weight * factor))
-            if accelerator.sync_gradients:
-                norm = accelerator.clip_grad_norm_(weights, config.train.max_grad_norm)
-            optimizer.step()
-            optimizer.zero_grad()
-        loss = _sum(accelerator, [summed])[0] / max(num_labels, 1)
-        if not math.isfinite(loss):
-            last = (checkpoints.list_checkpoints(out) or ["none"])[-1]
-            raise GrandError(
-                f"step {step}: the loss is {loss}; try a lower train.learning_rate, or bf16 for fp16. Last checkpoint: {last}"
-            )
-        seconds = time.perf_counter() - began
-        row = {
-            "step": step,
-            "loss": loss,
-            "lr": rate,
-            "grad_norm": float(norm),
-            "label_tokens": int(num_labels),
-            "tokens": int(num_tokens),
-        }
-        row |= {"scenes": int(num_scenes), "rows": len(rows) * accelerator.num_processes}
-        row |= {"samples": int(num_samples), "seconds": round(seconds, 3), "tokens_per_second": round(num_tokens / seconds, 1)}
-        journal.step(row)
-        last = step == config.train.num_steps
-        if last or _due(step, config.train.eval_every):
-            figures = _figures(accelerator, model, tokenizer, evaluate)
+    for step in range(run.start + 1, train.num_steps + 1):
+        if (
+            run.config.data.synth is not None
+            and (step - 1) * run.groups_per_step <= run.stream.num_groups < step * run.groups_per_step
+        ):
+            journal.say(f"step {step}: from here on the {run.stream.num_groups} generated scenes come again, in the same order")
+        journal.step(_step(run, step))
+        last = step == train.num_steps
+        if last or _due(step, train.eval_every):
+            figures = _figures(accelerator, run.model, run.tokenizer, evaluate)
             journal.figures(step, figures)
-        if last or _due(step, config.train.save_every):
-            checkpoints.save_checkpoint(accelerator, out, step, state, config.train.keep_checkpoints)
+        if last or _due(step, train.save_every):
+            checkpoints.save_checkpoint(accelerator, run.out, step, run.state, train.keep_checkpoints)
     if accelerator.is_main_process:
-        save_adapter(accelerator.unwrap_model(model), out / "adapter", config, figures)
+        save_adapter(accelerator.unwrap_model(run.model), run.out / "adapter", run.config, figures)
     accelerator.wait_for_everyone()
-    journal.close(tally.num_dropped, tally.num_empty, rejected_counts(out) if journal.main else {})
-    return out / "adapter"
+    journal.close(run.tally.num_dropped, run.tally.num_empty, rejected_counts(run.out) if journal.main else {})
+    return run.out / "adapter"
+
+
+def _step(run: _Run, step: int) -> dict[str, Any]:
+    """One optimizer step over the whole global batch; gives its line of the log."""
+    began = time.perf_counter()
+    accelerator, optimizer = run.accelerator, run.optimizer
+    rate = learning_rate(run.config.train, step)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    first, end = (step - 1) * run.groups_per_step, step * run.groups_per_step
+    own = (run.stream.group(number) for number in range(first + accelerator.process_index, end, accelerator.num_processes))
+    rows = _rows(run.config, own, run.tokenizer, accelerator, run.tally)
+    # the label tokens of the whole global batch are known before the first backward pass
+    counts = [
+        [weight * number for number in (pack.num_labels, pack.num_tokens, pack.num_samples, len(pack.layout.scenes))]
+        for pack, weight in rows
+    ]
+    num_labels, num_tokens, num_samples, num_scenes = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
+    summed, norm = 0.0, 0.0
+    for number, (pack, weight) in enumerate(rows):
+        accelerator.sync_gradients = number == len(rows) - 1
+        with contextlib.nullcontext() if accelerator.sync_gradients else accelerator.no_sync(run.model):
+            loss, _ = pack_loss(run.model, pack.to(accelerator.device), run.back_end)
+            summed += weight * loss.item()
+            # backward divides by a constant, and processes are averaged: both are undone here (docs/shared_prefix.md)
+            factor = accelerator.gradient_accumulation_steps * accelerator.num_processes / max(num_labels, 1)
+            accelerator.backward(loss * (weight * factor))
+        if accelerator.sync_gradients:
+            norm = accelerator.clip_grad_norm_(run.weights, run.config.train.max_grad_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+    loss = _sum(accelerator, [summed])[0] / max(num_labels, 1)
+    if not math.isfinite(loss):
+        last = (checkpoints.list_checkpoints(run.out) or ["none"])[-1]
+        raise GrandError(
+            f"step {step}: the loss is {loss}; try a lower train.learning_rate, or bf16 for fp16. Last checkpoint: {last}"
+        )
+    seconds = time.perf_counter() - began
+    return {
+        "step": step,
+        "loss": loss,
+        "lr": rate,
+        "grad_norm": float(norm),
+        "label_tokens": int(num_labels),
+        "tokens": int(num_tokens),
+        "scenes": int(num_scenes),
+        "rows": len(rows) * accelerator.num_processes,
+        "samples": int(num_samples),
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(num_tokens / seconds, 1),
+    }
 
 
 def learning_rate(train: TrainConfig, step: int) -> float:
@@ -226,8 +282,6 @@ def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
         # accelerate sets no backend for DeepSpeed on a CPU, and each process would believe it is alone
         handlers = [InitProcessGroupKwargs(backend="gloo", timeout=TIMEOUT)]
-    if config.train.tracker and importlib.util.find_spec(config.train.tracker) is None:
-        raise GrandError(f"train.tracker is {config.train.tracker!r}, which is not installed: pip install {config.train.tracker}")
     accelerator = Accelerator(
         mixed_precision={"fp32": "no", "bf16": "bf16", "fp16": "fp16"}[config.model.dtype],
         gradient_accumulation_steps=num_groups,

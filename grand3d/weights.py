@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from grand3d.errors import GrandError, import_extra, place, shown, unusable
-from grand3d.files import half_prefix, read_json
+from grand3d.errors import GrandError, import_extra, shown, unusable, writing
+from grand3d.files import half_named, read_json
 
 BUILT_IN = ("smollm2", "tiny")
 SMOLLM2_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -58,7 +58,8 @@ def find_base(name: str) -> Path | None:
     if folder is None and (not HUB_ID.fullmatch(name) or os.path.exists(name)):
         near = difflib.get_close_matches(name, BUILT_IN, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise GrandError(f"base {shown(name)} was not found: no folder here has this name; expected {EXPECTED}{hint}")
+        seen = "it is a file" if os.path.exists(name) else "no folder here has this name" if name else "the name is empty"
+        raise GrandError(f"base {shown(name)} was not found: {seen}; expected {EXPECTED}{hint}")
     return folder
 
 
@@ -165,31 +166,20 @@ def made_beside(folder: Path, hint: str = "") -> Iterator[Path]:
         GrandError: If it cannot be written, as on a full disk; it ends with ``hint``.
     """
     beside = None
-    if "\0" in str(folder):
-        raise unusable(folder, ValueError(), "written")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            folder.lstat()  # a name that is too long is found before the work, not after it
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=half_prefix(folder.name), dir=folder.parent))
-        yield beside
-        mask = os.umask(0o077)  # it can only be read by setting it
-        os.umask(mask)
-        beside.chmod(0o777 & ~mask)
-        for file in beside.rglob("*"):  # safetensors writes files that only their owner may read
-            if file.is_file() and not file.is_symlink():
-                file.chmod(0o666 & ~mask)
-        beside.rename(folder)
-    except GrandError:
-        raise
-    except OSError as error:
-        raise GrandError(f"{unusable(folder, error, 'written')}{hint}") from error
-    except Exception as error:
-        if "os error" not in str(error):
-            raise
-        raise GrandError(
-            f"{place(folder)}: cannot be written ({_reason(error)}){hint}"
-        ) from error  # by safetensors or tokenizers
+        with writing(folder, hint):
+            with contextlib.suppress(FileNotFoundError):
+                folder.lstat()  # a name that is too long is found before the work, not after it
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            beside = Path(tempfile.mkdtemp(dir=folder.parent, **half_named(folder.name)))
+            yield beside
+            mask = os.umask(0o077)  # it can only be read by setting it
+            os.umask(mask)
+            beside.chmod(0o777 & ~mask)
+            for file in beside.rglob("*"):  # safetensors writes files that only their owner may read
+                if file.is_file() and not file.is_symlink():
+                    file.chmod(0o666 & ~mask)
+            beside.rename(folder)
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
@@ -225,6 +215,12 @@ def smollm2_folder() -> Path:
 
     gguf, version = _smollm2_gguf()
     return _cached(f"smollm2-{version}", build)
+
+
+def converted_smollm2() -> Path | None:
+    """What ``smollm2_folder`` made, or None where it has not been called yet."""
+    folder = cache_folder() / f"smollm2-{_smollm2_gguf()[1]}"
+    return folder if folder.is_dir() else None
 
 
 def smollm2_tokenizer() -> Path:

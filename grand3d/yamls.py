@@ -10,11 +10,11 @@ import yaml
 
 from grand3d.errors import GrandError
 from grand3d.files import read_text, shown
+from grand3d.jsons import MAX_DEPTH
 
 MAX_CHARACTERS = 200_000
 """A configuration has some thousand; reading takes seconds above this."""
 
-MAX_DEPTH = 50
 TOO_DEEP = "nested too deeply; a configuration has sections, and lists in them"
 
 
@@ -36,7 +36,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
     Raises:
         GrandError: If the text is not YAML, or holds what could be misread or never ends: a key twice, a part that repeats
-            another one (``*name``), endless nesting.
+            another one (``*name``), a type written out (``!!int 010``, which is 8 in YAML 1.1), endless nesting.
     """
     if len(text) > MAX_CHARACTERS:
         raise GrandError(f"{where}: {len(text):,} characters, expected at most {MAX_CHARACTERS:,}; is it a configuration?")
@@ -51,8 +51,6 @@ def parse_yaml(text: str, where: str) -> Any:
         reason = ", ".join(part for part in (error.context, error.problem) if part) + place
     except RecursionError:
         reason = TOO_DEEP
-    except Exception as error:  # a tag on a value that is none of its kind: PyYAML has no error of its own for it
-        reason = str(error)
     raise GrandError(f"{where}: not YAML: {reason}")
 
 
@@ -71,7 +69,7 @@ def _resolver(tag: str, form: re.Pattern[str]) -> tuple[str, re.Pattern[str]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe subset without dates, merge keys and aliases; a key that stands twice is refused, the last one does not win."""
+    """YAML's safe subset without dates, merge keys, aliases and tags; a key that stands twice is refused, none wins."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [_resolver(tag, form) for tag, form in forms if tag.rpartition(":")[2] not in _TEXT]
@@ -82,6 +80,11 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):  # a few lines of them can stand for billions of values, or for themselves
             event = self.peek_event()
             reason = f"*{event.anchor} would repeat another part of the file, which is not read here; write that part out"
+            raise yaml.composer.ComposerError(None, None, reason, event.start_mark)
+        event = self.peek_event()
+        if event.tag is not None:  # it would bring back the forms of YAML 1.1, and values of other kinds
+            name = event.tag.replace("tag:yaml.org,2002:", "!!")
+            reason = f"the type {shown(name)} is not read here; write the value alone, in quotes where it is text"
             raise yaml.composer.ComposerError(None, None, reason, event.start_mark)
         return super().compose_node(parent, index)
 
@@ -97,7 +100,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except yaml.YAMLError:
             raise
-        except Exception:  # as !!int x, or a number of thousands of digits
+        except Exception:  # a number of thousands of digits
             reason = f"{shown(node.value)} cannot be read as {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from None
 

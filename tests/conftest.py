@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_run import save_toy_data
 
-from grand3d.sample import Data, Sample
+from grand3d.cli import main
+from grand3d.config import PromptConfig
+from grand3d.sample import Data, Sample, save_data
 from grand3d.scene import Object, Scene
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,6 +121,12 @@ def toy_data(toy_scene: Scene) -> Data:
     return Data({toy_scene.scene_id: toy_scene}, samples)
 
 
+@pytest.fixture
+def toy_folder(tmp_path: Path, toy_scene: Scene, toy_proposals: Scene) -> Path:
+    """The data folder of a short training, see toy_run.py."""
+    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+
+
 @pytest.fixture(scope="session")
 def tiny_base() -> tuple[Any, Any]:
     """(model, tokenizer) of the random four-layer Llama, shared by the session: read it, never change it."""
@@ -128,7 +137,43 @@ def tiny_base() -> tuple[Any, Any]:
 
 
 @pytest.fixture
+def tiny_training_base(tiny_base: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training of a test starts from a copy of the one tiny model."""
+    from grand3d import train
+
+    model, tokenizer = tiny_base
+    monkeypatch.setattr(train, "load_base", lambda *_: (copy.deepcopy(model), tokenizer))
+
+
+@pytest.fixture
 def tiny_model(tiny_base: tuple[Any, Any]) -> tuple[Any, Any]:
     """A copy of ``tiny_base`` that a test may train or attach an adapter to."""
     model, tokenizer = tiny_base
     return copy.deepcopy(model), tokenizer
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of a command."""
+
+    def call(*argv: Any) -> tuple[int, str, str]:
+        code = main([str(item) for item in argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def tiny(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that ask a model get the tiny one, loaded once."""
+    from grand3d import evaluate
+
+    monkeypatch.setattr(evaluate, "load_model", lambda name, dtype="fp32": (*tiny_base, PromptConfig()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, toy_data: Data) -> Path:
+    """A data folder of the toy room."""
+    save_data(tmp_path / "data", toy_data)
+    return tmp_path / "data"

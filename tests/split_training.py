@@ -1,6 +1,8 @@
 """One training of a few steps in double or single precision, for tests that cut its batch in several ways.
 
 python tests/split_training.py OUT DTYPE STEPS QUESTIONS [ROW_TOKENS]       (under torchrun: the same over its processes)
+
+At its end each process says how many stand-ins it took, for rows that another process had more of.
 """
 
 from __future__ import annotations
@@ -46,7 +48,18 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> N
             "seed": 1,
         },
     }
+    stand_ins = 0
+    make_rows = training._rows
+
+    def rows(*args: Any) -> list[tuple[Any, int]]:
+        nonlocal stand_ins
+        made = make_rows(*args)
+        stand_ins += sum(weight == 0 for _, weight in made)
+        return made
+
+    training._rows = rows
     training.train(from_dict(config), out)
+    print(f"stand-ins: {stand_ins}", flush=True)
 
 
 if __name__ == "__main__":

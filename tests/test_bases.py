@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from templates import CHATML, GEMMA, LLAMA2, LLAMA3
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 transformers = pytest.importorskip("transformers")
@@ -24,30 +25,6 @@ SIZES = {
     "num_attention_heads": 4,
     "max_position_embeddings": 4096,
 }
-LLAMA2 = (
-    "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}"
-    "{% set head = '<<SYS>>\\n' + messages[0].content + '\\n<</SYS>>\\n\\n' %}"
-    "{% else %}{% set head = '' %}{% set rest = messages %}{% endif %}"
-    "{% for m in rest %}{% if m.role == 'user' %}"
-    "{{ bos_token + '[INST] ' + (head if loop.first else '') + m.content + ' [/INST]' }}"
-    "{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor %}"
-)
-LLAMA3 = (
-    "{{ bos_token }}{% for m in messages %}"
-    "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content + '<|eot_id|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
-)
-CHATML = (
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
-GEMMA = (
-    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    "{{ bos_token }}{% for m in messages %}"
-    "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' + m.content + '<end_of_turn>\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
-)
 FAMILIES = {
     "llama2": (transformers.LlamaConfig, {"tie_word_embeddings": False}, LLAMA2, []),
     "llama3": (

@@ -146,7 +146,7 @@ def test_score_counts_extra_and_unfinished_replies() -> None:
 
 
 def test_score_with_nothing_to_score_or_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(GrandError, match="no sample of task 'object_reference'"):
+    with pytest.raises(GrandError, match="expected samples of task 'object_reference'"):
         scanrefer.score(replace(REFERENCES, samples=REFERENCES.samples[3:]), [])
     with pytest.raises(GrandError, match="expected one of wrong, skip"):
         scanrefer.score(REFERENCES, RIGHT, missing="ignore")
@@ -201,6 +201,9 @@ def test_unique_objects_by_official_classes_puts_all_others_into_one(tmp_path: P
     scene = Scene("a", tuple(_object(str(i), c, i) for i, c in enumerate(("couch", "lamp", "trash can", "end_table"))))
     assert list(scanrefer.unique_objects({"a": scene}, labels).values()) == [True, False, False, True]
     assert all(scanrefer.unique_objects({"a": scene}).values())
+    (tmp_path / "labels.tsv").write_bytes(LABELS.encode().replace(b"\r", b"").replace(b"\n", b"\tx\r"))
+    with pytest.raises(GrandError, match="expected rows below the head, seen none; do its lines end with CR alone"):
+        scanrefer.read_labels(tmp_path / "labels.tsv")
     (tmp_path / "labels.tsv").write_text("a\tb\n")
     with pytest.raises(GrandError, match="expected the columns"):
         scanrefer.read_labels(tmp_path / "labels.tsv")

@@ -275,24 +275,38 @@ def test_run_shows_a_reference_with_the_answer_first(talk: Any, script: Script) 
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        ("/ground", "usage: /ground EXPRESSION"),
-        ("/history abc", "usage: /history [N]"),
-        ("/history -1", "usage: /history [N]"),
-        ("/history 99999999999999999999", "no turns yet"),
-        ("/history 0", "no turns yet"),
-        ("/json now", "usage: /json"),
-        ("/reset all", "usage: /reset"),
-        ("/help me", "usage: /help"),
-        ("/objects 3", "usage: /objects"),
+        ("/ground", "expected /ground EXPRESSION"),
+        ("/history abc", "expected /history [N]"),
+        ("/history -1", "expected /history [N]"),
+        ("/json now", "expected /json"),
+        ("/reset all", "expected /reset"),
+        ("/help me", "expected /help"),
+        ("/objects 3", "expected /objects"),
         ("/scene toy_roomm_2", "did you mean 'toy_room_2'"),
         ("/temp abc", "unknown command /temp"),
-        ("/seed -1", "unknown command /seed"),
         ("/", "unknown command /"),
     ],
 )
-def test_run_takes_silly_arguments_with_a_word_and_stays_alive(talk: Any, script: Script, line: str, word: str) -> None:
-    out, _ = talk(f"{line}\nstill there?\n")
-    assert word in out and out.endswith("> still there?\nYes\n")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_run_goes_on_after_a_silly_command_and_ends_with_2(
+    talk: Any, script: Script, line: str, word: str, as_json: bool
+) -> None:
+    out, err = talk(f"{line}\nstill there?\n", code=2, as_json=as_json)
+    if as_json:
+        wrong, answer = map(json.loads, out.splitlines())
+        assert wrong["question"] == line and word in wrong["error"] and answer["text"] == "Yes" and err == ""
+    else:
+        assert err.startswith("error: ") and word in err and out == "> still there?\nYes\n"
+
+
+@pytest.mark.parametrize("number", ["0", "99999999999999999999"])
+def test_run_shows_no_turns_where_there_are_none(talk: Any, number: str) -> None:
+    assert talk(f"/history {number}\n") == ("no turns yet\n", "")
+
+
+def test_run_takes_any_white_space_behind_a_command(talk: Any, script: Script) -> None:
+    out, err = talk("/ground\tthe desk\n/scene \t toy_room_2\n/history\t1\n")
+    assert out.startswith("> /ground the desk\n") and "scene toy_room_2: 3 objects" in out and err == ""
 
 
 def test_run_changes_the_scene_and_leaves_its_history(talk: Any, script: Script) -> None:
@@ -332,14 +346,15 @@ def test_run_as_json_prints_nothing_but_json_lines(talk: Any, script: Script) ->
     script.replies = ["Yes", "<p>d\x9besk</p>[<obj_0>]", GrandError("too long")]
     out, err = talk("one?\n/json\n/history x\nwhere is the desk?\nthree?\n/json\nfour?\n", code=2)
     lines = out.split("\n")
-    assert lines[:2] == ["> one?", "Yes"] and lines[4:] == ["> four?", "Yes", ""]
-    assert json.loads(lines[3]) == {"question": "three?", "error": "too long"}
-    row = json.loads(lines[2])
+    assert lines[:2] == ["> one?", "Yes"] and lines[5:] == ["> four?", "Yes", ""]
+    assert json.loads(lines[4]) == {"question": "three?", "error": "too long"}
+    assert json.loads(lines[2])["question"] == "/history x" and "expected /history" in json.loads(lines[2])["error"]
+    row = json.loads(lines[3])
     assert row["question"] == "where is the desk?" and row["text"] == "<p>d\x9besk</p>[<obj_0>]" and row["finished"]
     assert row["mentions"][0]["objects"] == [
         {"object_id": "0", "category": "desk", "centroid": [1.0, 0.4, 0.375], "extent": [1.6, 0.8, 0.75]}
     ]
-    assert "usage: /history" in err and "too long" not in err
+    assert "expected /history" not in err and "too long" not in err
 
 
 def test_run_of_a_pipe_with_a_failed_question_goes_on_and_ends_with_2(talk: Any, script: Script) -> None:

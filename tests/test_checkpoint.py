@@ -20,7 +20,8 @@ from safetensors import SafetensorError  # noqa: E402
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d.config import Config, dump_yaml, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.files import write_text  # noqa: E402
+from grand3d.files import PART, write_text  # noqa: E402
+from grand3d.sample import save_data  # noqa: E402
 from grand3d.weights import made_beside  # noqa: E402
 
 
@@ -51,7 +52,7 @@ STATE = {"config": {}, "data": "x", "num_processes": 2}
 
 def test_save_checkpoint_only_the_main_process_renames_and_removes(tmp_path):
     for step in (1, 2):
-        (tmp_path / "checkpoints" / f".step_{step}.part").mkdir(parents=True)
+        (tmp_path / "checkpoints" / f".step_{step}{PART}").mkdir(parents=True)
         checkpoints.save_checkpoint(fake(rank=1), tmp_path, step, STATE, keep=1)
         assert checkpoints.list_checkpoints(tmp_path) == ([] if step == 1 else [tmp_path / "checkpoints" / "step_1"])
         checkpoints.save_checkpoint(fake(), tmp_path, step, STATE, keep=1)
@@ -116,7 +117,7 @@ def test_save_checkpoint_killed_while_it_removes_an_older_one_leaves_no_half_che
         save(tmp_path, 2, keep=1)
     monkeypatch.setattr(shutil, "rmtree", remove)
     assert [path.name for path in checkpoints.list_checkpoints(tmp_path)] == ["step_2"]
-    assert checkpoints.remove_leftovers(tmp_path) == [".step_1.part"]
+    assert checkpoints.remove_leftovers(tmp_path) == [f".step_1{PART}"]
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_2"]
 
 
@@ -301,18 +302,41 @@ def test_refuse_foreign_configuration_of_no_run(tmp_path):
     checkpoints.refuse_foreign(tmp_path)
 
 
+def test_refuse_foreign_folder_inside_another_thing(tmp_path, toy_data):
+    run, data = tmp_path / "run", tmp_path / "data"
+    save(run, 1)
+    (run / "adapter").mkdir()
+    (run / "adapter" / "grand3d.json").write_text("{}")
+    save_data(data, toy_data)
+    for out, word in (
+        (run / "adapter", "is an adapter"),
+        (run / "adapter" / "a" / "b", "lies in .*/run/adapter, which is an adapter"),
+        (run / "checkpoints", "is part of the checkpoints"),
+        (run / "checkpoints" / "mine", "lies in .*/run/checkpoints, which"),
+        (run / "checkpoints" / "step_1" / "mine", "lies in .*/step_1, which"),
+        (data, "is a data folder"),
+        (data / "run", "lies in .*/data, which is a data folder"),
+    ):
+        with pytest.raises(GrandError, match=f"{word}.*expected a folder of its own for a run; give another one with --out"):
+            checkpoints.refuse_foreign(out)
+    for out in (run, tmp_path / "new", run / "more"):
+        checkpoints.refuse_foreign(out)
+
+
 def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):
     def kill(*_):
         raise KeyboardInterrupt
 
     save(tmp_path, 1)
-    (tmp_path / "checkpoints" / ".step_mine.part").mkdir()
+    (tmp_path / "checkpoints" / f".step_mine{PART}").mkdir()
+    (tmp_path / "checkpoints" / ".step_3.part").mkdir()
     for name in (
         ".log.jsonl.swp",
         ".adapter.bak",
-        ".config.yaml.Original",
-        ".notes.jsonl.ab12cd_9",
-        ".mine.rejected.jsonl.ab12cd_9",
+        ".adapter.original",
+        ".config.yaml.original",
+        f".notes.jsonl.ab12cd_9{PART}",
+        f".mine.rejected.jsonl.ab12cd_9{PART}",
     ):
         (tmp_path / name).write_text("a user's")
     kept = sorted(tmp_path.rglob("*"))
@@ -326,6 +350,6 @@ def test_remove_leftovers_takes_half_written_files_only(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt), made_beside(tmp_path / "adapter") as beside:
             (beside / "a").write_text("half")
             kill()
-    (tmp_path / "checkpoints" / ".step_2.part").mkdir()
+    (tmp_path / "checkpoints" / f".step_2{PART}").mkdir()
     assert len(checkpoints.remove_leftovers(tmp_path)) == 7
     assert sorted(tmp_path.rglob("*")) == kept

@@ -14,9 +14,14 @@ from typing import Any
 import pytest
 
 
+def heed_ctrl_c() -> None:
+    """A process that was started with Ctrl-C ignored, as ``nohup ... &`` does, hands that on to all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*argv: str, **options: Any) -> subprocess.Popen[str]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "grand3d", *argv], text=True, **(pipes | options))
+    return subprocess.Popen([sys.executable, "-m", "grand3d", *argv], text=True, preexec_fn=heed_ctrl_c, **(pipes | options))
 
 
 def test_module_says_its_version() -> None:

@@ -53,7 +53,7 @@ def test_read_graphs_takes_the_number_of_obj_k_as_id_and_other_keys_as_they_are(
         ({"obj_0": _box("desk", float("nan"))}, "finite"),
         ({"obj_0": _box("desk") | {"extent": [1, -1, 1]}}, "every side"),
         ({"obj_0": _box("desk") | {"score": 2}}, "0 to 1"),
-        ({"a<b": _box("desk")}, "an id is text"),
+        ({"a<b": _box("desk")}, "expected visible text"),
         ({"obj_7": _box("desk"), "7": _box("desk")}, "occurs twice"),
     ],
 )
@@ -134,7 +134,8 @@ def test_convert_scanrefer_of_a_part_of_the_split_needs_the_id_map(scan: dict[st
     with pytest.raises(GrandError, match="the rank of an id is not known"):
         scanrefer.convert(**scan)
     rejects = Rejects(skip_bad=True)
-    assert scanrefer.convert(**scan, rejects=rejects).samples == ()
+    with pytest.raises(GrandError, match=r"descriptions\.json: .* all were rejected \(2 x unknown target\); the first: .*row 0"):
+        scanrefer.convert(**scan, rejects=rejects)
     assert rejects.counts() == {"unknown target": 2}
     data = scanrefer.convert(**scan, ids=_write(tmp_path / "ids.json", IDS))
     assert data.truth is not None and data.truth["scene1"]["20"].centroid[0] == 3
@@ -187,7 +188,8 @@ def test_convert_scanrefer_with_one_bad_row_raises_or_counts_it(
 def test_convert_scanrefer_with_a_scan_without_proposals_counts_its_rows(scan: dict[str, Path]) -> None:
     _edit(scan["proposals"], lambda graph: graph.pop("scene1") and None)
     rejects = Rejects(skip_bad=True)
-    assert scanrefer.convert(**scan, rejects=rejects).samples == ()
+    with pytest.raises(GrandError, match="all were rejected"):
+        scanrefer.convert(**scan, rejects=rejects)
     assert rejects.counts() == {"unknown scene": 4}
 
 
@@ -350,7 +352,7 @@ def test_convert_of_a_file_that_is_no_list_says_so(tmp_path: Path, scan: dict[st
         pope.convert(questions=wrong, proposals=scan["proposals"])
     with pytest.raises(GrandError, match="expected a list of rows"):
         scanrefer.convert(descriptions=wrong, truth=scan["truth"])
-    with pytest.raises(GrandError, match="one JSON object of scenes"):
+    with pytest.raises(GrandError, match="expected one JSON object of scenes"):
         grand3d.convert(graphs=_write(tmp_path / "list.json", []))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,6 +305,20 @@ def test_predict_into_a_file_that_another_run_writes_is_refused(rooms: Data, tin
             tiny_predict(rooms, out)
         assert not Path(f"{out}.run.json").exists() and out.read_text() == ""
     assert tiny_predict(rooms, out, num_samples=2).num_new == 2
+
+
+@pytest.mark.parametrize("missing", [True, False], ids=["no fcntl", "no locks on this file system"])
+def test_predict_where_there_are_no_locks_says_so_once_and_goes_on(
+    rooms: Data, tiny_predict: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    def none(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    fake = None if missing else SimpleNamespace(flock=none, LOCK_EX=2, LOCK_NB=4)
+    monkeypatch.setattr(evaluate, "fcntl", fake)
+    with pytest.warns(UserWarning, match=r"r\.jsonl: cannot be locked \(.*lock.*\); see to it that no second run") as said:
+        assert tiny_predict(rooms, tmp_path / "r.jsonl", num_samples=2).num_new == 2
+    assert len(said) == 1
 
 
 def test_score_synth_baselines_are_over_the_scored_samples() -> None:

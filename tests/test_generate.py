@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.generate import Sampling, decode, generate  # noqa: E402
+from grand3d.generate import Sampling, decode, generate, prompt_limit  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
 STOPS = set(range(0, 49152, 16))
@@ -192,6 +192,13 @@ def test_generate_beyond_the_window_of_the_model_is_refused(lively: Any) -> None
     model.config.sliding_window = 64
     with pytest.raises(GrandError, match="but the model takes 64"):
         list(generate(model, lively[1], make_requests([(50, [10])]), 5))
+
+
+def test_prompt_limit_names_the_bound_that_a_reply_alone_fills(lively: Any) -> None:
+    assert prompt_limit(lively[0], 10_000, 8000) == 192
+    for max_tokens, bound in ((10_000, "8192, which is what the model takes"), (4096, "4096, which is prompt.max_tokens")):
+        with pytest.raises(GrandError, match=f"9000 tokens \\(max_new_tokens\\), expected fewer than {bound}"):
+            prompt_limit(lively[0], max_tokens, 9000)
 
 
 def test_generate_in_bf16_gives_nearly_the_replies_of_one_by_one_generation(lively: Any) -> None:

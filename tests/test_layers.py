@@ -18,7 +18,8 @@ PACKAGE = ROOT / "grand3d"
 
 LAYERS = (
     "errors",
-    "files marks",
+    "jsons marks",
+    "files",
     "boxes markup yamls metrics",
     "scene config",
     "relations sample",
@@ -31,7 +32,8 @@ LAYERS = (
     "attention",
     "checkpoint pack adapter stream",
     "model",
-    "train generate",
+    "preflight generate",
+    "train",
     "evaluate report chat checks",
     "plan",
     "repl",

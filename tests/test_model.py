@@ -72,10 +72,15 @@ def test_load_base_smollm2_is_the_whole_model_and_answers(root):
     assert "Paris" in tokenizer.decode(out[0])
 
 
-@pytest.mark.parametrize("modules", [("query",), "query", "[", ("",)])
+@pytest.mark.parametrize("modules", [("query",), "query", "[", ("",), ("q_proj", "query"), "q_proj", ("mlp",)])
 def test_attach_lora_unknown_layer_names_the_known_ones(tiny_model, modules):
-    with pytest.raises(GrandError, match=r"Linear layers of this base: .*q_proj"):
+    with pytest.raises(GrandError, match=r"lora.modules is .*; expected all-linear, .*Linear layers of this base: .*q_proj, "):
         attach_lora(tiny_model[0], LoraConfig(modules=modules))
+
+
+def test_attach_lora_takes_a_regular_expression_for_whole_names(tiny_model):
+    model = attach_lora(tiny_model[0], LoraConfig(modules=r".*layers\.[01]\.self_attn\.[qv]_proj"))
+    assert sum(name.endswith("lora_A.default.weight") for name, _ in model.named_parameters()) == 4
 
 
 def test_attach_lora_all_linear_trains_only_the_adapter_in_single_precision(adapted):
@@ -267,7 +272,12 @@ def test_merge_writes_a_base_that_needs_no_adapter(adapted, tmp_path):
 
 
 def test_wording_differs_where_the_prompt_differs():
-    prompts = (PromptConfig(), PromptConfig(serializer="grand"), PromptConfig(grounding="none"), PromptConfig(refer_close="<r>"))
+    prompts = (
+        PromptConfig(),
+        PromptConfig(serializer="grand"),
+        PromptConfig(grounding="none"),
+        PromptConfig(refer_close="<refer_expression>"),
+    )
     assert len({wording(prompt) for prompt in prompts}) == 4
     assert wording(PromptConfig()) == wording(PromptConfig(top_k=3))
 

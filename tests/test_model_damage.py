@@ -24,6 +24,7 @@ from grand3d import model as models  # noqa: E402
 from grand3d import weights  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import PART  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter  # noqa: E402
 
 CUT = "is no whole safetensors file"
@@ -73,6 +74,12 @@ def damaged(whole: Path, place: Path, name: str, content: bytes | str | int | No
     return place
 
 
+def settings(**changes: object) -> str:
+    """PEFT's settings of an adapter, with some of another value."""
+    whole = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 32, "target_modules": ["q_proj"]}
+    return json.dumps(whole | changes)
+
+
 # --- bases
 
 
@@ -84,7 +91,8 @@ def damaged(whole: Path, place: Path, name: str, content: bytes | str | int | No
         ("config.json", "[]", "expected a JSON object"),
         ("config.json", '{"a": ', "config.json: not JSON"),
         ("config.json", b"\xff\xfe{\x00", "UTF-16"),
-        ("config.json", '{"model_type": "llama", "hidden_size": "x"}', "hidden_size"),
+        ("config.json", '{"model_type": "llama", "hidden_size": "x"}', "/config.json cannot be loaded: .*hidden_size"),
+        ("config.json", '{"model_type": "lama"}', "/config.json cannot be loaded: .*lama"),
         ("model.safetensors", None, "holds neither model.safetensors nor"),
         ("model.safetensors", 0, CUT),
         ("model.safetensors", 1000, CUT),
@@ -93,6 +101,8 @@ def damaged(whole: Path, place: Path, name: str, content: bytes | str | int | No
         ("tokenizer.json", None, "expected tokenizer.json or tokenizer.model in it"),
         ("tokenizer.json", 1000, "tokenizer.json is not JSON"),
         ("tokenizer.json", "{}", "the tokenizer of base .* cannot be loaded"),
+        ("tokenizer.json", "[]", "the tokenizer of base .* cannot be loaded"),
+        ("tokenizer.json", '{"version": "1.0", "model": 3}', "the tokenizer of base .* cannot be loaded"),
         ("tokenizer_config.json", 30, "tokenizer_config.json is not JSON"),
     ],
 )
@@ -136,7 +146,7 @@ def test_load_base_whole_folder_is_loaded(whole_base, tiny_base):
 
 
 def test_load_tokenizer_damaged_folder_is_one_message(whole_base, tmp_path):
-    with pytest.raises(GrandError, match=r"tokenizer of base .*config.json is not JSON"):
+    with pytest.raises(GrandError, match=r"base/config.json: not JSON.*; was the folder copied whole"):
         load_tokenizer(str(damaged(whole_base, tmp_path / "base", "config.json", '{"a":')))
 
 
@@ -179,6 +189,15 @@ def test_load_base_folder_of_an_adapter_says_what_it_is(whole_adapter):
         ("adapter_config.json", '{"peft_type": "IA3"}', "peft_type is 'IA3', expected 'LORA'"),
         ("adapter_config.json", '{"peft_type": "LORA"}', "r is missing"),
         ("adapter_config.json", '{"peft_type": "LORA", "r": 2, "lora_alpha": NaN}', "lora_alpha is nan, expected a number"),
+        ("adapter_config.json", settings(r=0), "adapter_config.json: r is 0, expected 1 up to 4,096"),
+        ("adapter_config.json", settings(r="2"), "r is '2', expected a whole number"),
+        ("adapter_config.json", settings(lora_alpha=1e308), r"lora_alpha is 1e\+308, expected more than 0 up to 1,000,000"),
+        ("adapter_config.json", settings(lora_alpha=-5), r"lora_alpha is -5.0, expected more than 0"),
+        ("adapter_config.json", settings(lora_dropout=7), "lora_dropout is 7.0, expected 0 up to, not including, 1"),
+        ("adapter_config.json", settings(lora_dropout="0"), "lora_dropout is '0', expected a number"),
+        ("adapter_config.json", settings(use_rslora="yes"), "use_rslora is 'yes', expected true or false"),
+        ("adapter_config.json", settings(target_modules=3), "target_modules is 3, expected a list of texts"),
+        ("adapter_config.json", settings(target_modules=[3]), r"target_modules is \[3\], expected a list of texts"),
         (
             "adapter_config.json",
             '{"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 32, "target_modules": ["x"]}',
@@ -301,8 +320,8 @@ def test_merge_to_a_bad_place_is_found_before_the_weights_are_loaded(tmp_path, m
 
 def test_merge_takes_nothing_from_what_a_killed_one_left(tiny_base, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load_adapter", lambda folder: (*tiny_base, PromptConfig()))
-    (tmp_path / ".merged.part").mkdir()
-    (tmp_path / ".merged.part" / "stale.bin").write_text("old")
+    (tmp_path / f".merged.ab12cd_9{PART}").mkdir()
+    (tmp_path / f".merged.ab12cd_9{PART}" / "stale.bin").write_text("old")
     out = merge("default", tmp_path / "merged")
     assert not (out / "stale.bin").exists()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -23,11 +23,6 @@ from grand3d.synth import detect, iter_data, make_room, make_samples  # noqa: E4
 from grand3d.tokens import decode  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
 
 
 def test_open_stream_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(folder):

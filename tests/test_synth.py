@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grand3d import boxes
 from grand3d import relations as rel
+from grand3d.cli import main
 from grand3d.sample import Data, Sample, load_data, save_data
 from grand3d.scene import Object, Scene, validate
 from grand3d.synth import detect, iter_data, make_data, make_room, make_samples
@@ -279,3 +283,22 @@ def test_iter_data_cost_grows_with_scenes_only() -> None:
 
     seconds(2)
     assert seconds(24) < 6 * seconds(12)
+
+
+# --- the command
+
+
+def test_synth_says_how_far_it_is_and_what_the_rooms_could_not_give(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    clock = itertools.count(0, 6)
+    monkeypatch.setattr("grand3d.commands.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("grand3d.synth.make_samples", lambda *_: [])
+    assert main(["synth", "rooms", str(tmp_path / "rooms"), "--scenes", "5", "--questions", "2"]) == 0
+    err = capsys.readouterr().err
+    assert "2 of 5 rooms\n" in err and "1 of 5 rooms" not in err
+    assert "10 questions fewer than asked for" in err
+
+
+def test_synth_refuses_more_questions_than_a_room_has_matter_for(tmp_path: Path, capsys: Any) -> None:
+    assert main(["synth", "rooms", str(tmp_path / "rooms"), "--questions", "10001"]) == 2
+    assert "questions a room: 10,001, expected at most 10,000; a room has a few dozen things" in capsys.readouterr().err
+    assert not (tmp_path / "rooms").exists()

@@ -10,19 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from templates import LLAMA2
 
 from grand3d.errors import GrandError
 from grand3d.prompts import Dialogue, Turn
 from grand3d.tokens import PLAIN_TEMPLATE, colour, decode, encode, stop_ids
-
-LLAMA2_TEMPLATE = (
-    "{% if messages[0].role == 'system' %}{% set rest = messages[1:] %}"
-    "{% set head = '<<SYS>>\\n' + messages[0].content + '\\n<</SYS>>\\n\\n' %}"
-    "{% else %}{% set head = '' %}{% set rest = messages %}{% endif %}"
-    "{% for m in rest %}{% if m.role == 'user' %}"
-    "{{ bos_token + '[INST] ' + (head if loop.first else '') + m.content + ' [/INST]' }}"
-    "{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor %}"
-)
 
 SCENE = "label and id: center x y z, size x y z in cm\n office chair0 64 75 57 76 160 82\n desk1 -12 4 40 150 80 75"
 GROUNDED = "<refer_expression_grounding><p>chair</p>[<obj_0>]</refer_expression_grounding>"
@@ -52,7 +44,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict:
     }
     found["llama_plain"] = copy.deepcopy(found["llama_fast"])
     for name in ("llama_fast", "llama_slow", "llama_slow_not_legacy"):
-        found[name].chat_template = LLAMA2_TEMPLATE
+        found[name].chat_template = LLAMA2
     return found
 
 

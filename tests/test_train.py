@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -26,22 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
-def one_base(tiny_model, monkeypatch):
-    """Every run of a test starts from a copy of the one tiny model."""
-    import copy
-
-    model, tokenizer = tiny_model
-    monkeypatch.setattr(training, "load_base", lambda *args: (copy.deepcopy(model), tokenizer))
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+def one_base(tiny_training_base):
+    pass
 
 
 def log(out: Path, key: str = "loss") -> list:
-    rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [row[key] for row in rows if key in row]
+    return [row[key] for row in rows(out / "log.jsonl") if key in row]
 
 
 def adapter(out: Path) -> dict:
@@ -79,9 +69,9 @@ def test_train_tiny_on_generated_rooms_loss_falls_and_leaves_a_whole_run(tmp_pat
     assert [p.name for p in checkpoints.list_checkpoints(out)] == ["step_12"]
 
 
-def test_train_resumed_repeats_the_run_bit_for_bit(folder, tmp_path):
+def test_train_resumed_repeats_the_run_bit_for_bit(toy_folder, tmp_path):
     whole, half = tmp_path / "whole", tmp_path / "half"
-    train(config(folder), whole)
+    train(config(toy_folder), whole)
 
     class Stop(Exception):
         pass
@@ -93,26 +83,33 @@ def test_train_resumed_repeats_the_run_bit_for_bit(folder, tmp_path):
         return {}
 
     with pytest.raises(Stop):
-        train(config(folder, train__eval_every=2), half, evaluate=stop)
+        train(config(toy_folder, train__eval_every=2), half, evaluate=stop)
     assert len(log(half)) == 4
-    train(config(folder), half, resume="latest")
+    train(config(toy_folder), half, resume="latest")
     assert log(half) == log(whole)
     assert log(half, "grad_norm") == log(whole, "grad_norm")
     assert equal(adapter(half), adapter(whole))
     assert not equal({k: v * 0 for k, v in adapter(whole).items()}, adapter(whole))
 
 
-def test_train_figures_do_not_change_the_run(folder, tmp_path):
-    train(config(folder), tmp_path / "without")
-    train(config(folder, train__eval_every=1), tmp_path / "with", evaluate=lambda *_: {"x": float(torch.rand(1))})
+def test_train_generated_scenes_that_come_again_are_said_once(tmp_path, capsys):
+    changes = {"data__train": [], "data__synth": {"num_scenes": 3}, "train__num_steps": 4, "train__save_every": 0}
+    train(config(tmp_path, **changes), tmp_path / "run")  # two scenes a step
+    said = [line for line in capsys.readouterr().err.splitlines() if "come again" in line]
+    assert said == ["step 2: from here on the 3 generated scenes come again, in the same order"]
+
+
+def test_train_figures_do_not_change_the_run(toy_folder, tmp_path):
+    train(config(toy_folder), tmp_path / "without")
+    train(config(toy_folder, train__eval_every=1), tmp_path / "with", evaluate=lambda *_: {"x": float(torch.rand(1))})
     assert log(tmp_path / "with") == log(tmp_path / "without")
     assert len(log(tmp_path / "with", "eval")) == 7
 
 
-def test_train_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
+def test_train_micro_steps_do_not_change_loss_and_gradient(toy_folder, tmp_path):
     for name, questions in (("two", 4), ("four", 2)):  # packs of a step that takes all seven samples
         settings = config(
-            folder, data__questions_per_scene=questions, train__global_batch=8, train__num_steps=1, lora__dropout=0.0
+            toy_folder, data__questions_per_scene=questions, train__global_batch=8, train__num_steps=1, lora__dropout=0.0
         )
         train(settings, tmp_path / name)
     two, four = tmp_path / "two", tmp_path / "four"
@@ -122,48 +119,48 @@ def test_train_micro_steps_do_not_change_loss_and_gradient(folder, tmp_path):
     assert log(two, "grad_norm")[0] == pytest.approx(log(four, "grad_norm")[0], rel=1e-5)
 
 
-def test_train_prompt_longer_than_the_context_of_the_base_raises(folder, tmp_path):
-    with pytest.raises(GrandError, match="the context of 'tiny' is 8192 tokens"):
-        train(from_dict(to_dict(config(folder)) | {"prompt": {"max_tokens": 9000}}), tmp_path / "run")
+def test_train_prompt_longer_than_the_context_of_the_base_raises(toy_folder, tmp_path):
+    with pytest.raises(GrandError, match="at most the 8192 tokens that are the context of 'tiny'"):
+        train(from_dict(to_dict(config(toy_folder)) | {"prompt": {"max_tokens": 9000}}), tmp_path / "run")
 
 
-def test_train_resume_with_changed_settings_is_refused_by_name(folder, tmp_path):
+def test_train_resume_with_changed_settings_is_refused_by_name(toy_folder, tmp_path):
     out = tmp_path / "run"
-    train(config(folder, train__num_steps=3), out)
-    changed = config(folder, train__num_steps=4, lora__alpha=9, train__log_every=2, train__save_every=1)
+    train(config(toy_folder, train__num_steps=3), out)
+    changed = config(toy_folder, train__num_steps=4, lora__alpha=9, train__log_every=2, train__save_every=1)
     with pytest.raises(GrandError) as caught:
         train(changed, out, resume="latest")
     message = str(caught.value)
     assert "train.num_steps is 4, was 3" in message
     assert "lora.alpha is 9.0, was 8.0" in message
     assert "log_every" not in message
-    file = folder / "samples.jsonl"
+    file = toy_folder / "samples.jsonl"
     file.write_text(file.read_text() + "\n")
     with pytest.raises(GrandError, match="training data changed"):
-        train(config(folder, train__num_steps=3), out, resume="latest")
+        train(config(toy_folder, train__num_steps=3), out, resume="latest")
 
 
-def test_train_into_a_folder_that_holds_a_run_raises(folder, tmp_path):
+def test_train_into_a_folder_that_holds_a_run_raises(toy_folder, tmp_path):
     run = tmp_path / "run"
     (run / "checkpoints" / "step_3").mkdir(parents=True)
     with pytest.raises(GrandError, match="already holds a run; pass --resume latest"):
-        train(config(folder), run)
+        train(config(toy_folder), run)
     other = tmp_path / "other" / "checkpoints" / "step_1"
     other.mkdir(parents=True)
     with pytest.raises(GrandError, match="not a checkpoint"):
-        train(config(folder), run, resume=str(other))
+        train(config(toy_folder), run, resume=str(other))
     (other / "state.json").write_text("{}")
     with pytest.raises(GrandError, match="step_1 is a checkpoint of another"):
-        train(config(folder), run, resume=str(other))
+        train(config(toy_folder), run, resume=str(other))
     (tmp_path / "third" / "adapter").mkdir(parents=True)
     for resume in (None, "latest"):
         with pytest.raises(GrandError, match="holds a finished adapter and no checkpoint"):
-            train(config(folder), tmp_path / "third", resume=resume)
+            train(config(toy_folder), tmp_path / "third", resume=resume)
 
 
 @pytest.mark.parametrize("resume", [None, "latest"])
-def test_train_after_a_start_that_failed_starts_from_step_0(folder, tmp_path, monkeypatch, capsys, resume):
-    out, short = tmp_path / "run", config(folder, train__num_steps=1)
+def test_train_after_a_start_that_failed_starts_from_step_0(toy_folder, tmp_path, monkeypatch, capsys, resume):
+    out, short = tmp_path / "run", config(toy_folder, train__num_steps=1)
     load = training.load_base
 
     def fail(*_):
@@ -185,11 +182,11 @@ def test_train_after_a_start_that_failed_starts_from_step_0(folder, tmp_path, mo
     assert log(out)[0] != 9.0
 
 
-def test_train_resumed_from_an_older_checkpoint_does_the_later_ones_again(folder, tmp_path, capsys):
-    out, settings = tmp_path / "run", config(folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
+def test_train_resumed_from_an_older_checkpoint_does_the_later_ones_again(toy_folder, tmp_path, capsys):
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
     train(settings, out)
     whole, losses = adapter(out), log(out)
-    fewer = config(folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=1)
+    fewer = config(toy_folder, train__num_steps=3, train__save_every=1, train__keep_checkpoints=1)
     train(fewer, tmp_path / "new", resume=str(out / "checkpoints" / "step_1"))
     assert log(tmp_path / "new") == losses[1:]  # a new folder has no log of the steps before
     assert len(checkpoints.list_checkpoints(out)) == 3
@@ -201,8 +198,8 @@ def test_train_resumed_from_an_older_checkpoint_does_the_later_ones_again(folder
     assert equal(adapter(tmp_path / "new"), whole)
 
 
-def test_train_resume_of_a_finished_run_leaves_its_adapter(folder, tmp_path, capsys):
-    out, settings = tmp_path / "run", config(folder, train__num_steps=1)
+def test_train_resume_of_a_finished_run_leaves_its_adapter(toy_folder, tmp_path, capsys):
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=1)
     train(settings, out, evaluate=lambda *_: {"x": 1.0})
     before = {path: path.read_bytes() for path in (out / "adapter").iterdir()} | {out: (out / "log.jsonl").read_bytes()}
     assert train(settings, out, resume="latest", evaluate=lambda *_: {"x": 2.0}) == out / "adapter"
@@ -218,10 +215,10 @@ def test_train_resume_of_a_finished_run_leaves_its_adapter(folder, tmp_path, cap
     assert json.loads((out / "adapter" / "grand3d.json").read_text())["metrics"] == {"x": 3.0}
 
 
-def test_train_from_another_adapter_resumes_bit_for_bit_without_it(folder, tmp_path):
+def test_train_from_another_adapter_resumes_bit_for_bit_without_it(toy_folder, tmp_path):
     first, whole, half = tmp_path / "first", tmp_path / "whole", tmp_path / "half"
-    train(config(folder, train__num_steps=1), first)
-    settings = config(folder, lora__start=str(first), train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
+    train(config(toy_folder, train__num_steps=1), first)
+    settings = config(toy_folder, lora__start=str(first), train__num_steps=3, train__save_every=1, train__keep_checkpoints=3)
     train(settings, whole)
     shutil.copytree(whole / "checkpoints" / "step_1", half / "checkpoints" / "step_1")
     shutil.rmtree(first)
@@ -230,8 +227,8 @@ def test_train_from_another_adapter_resumes_bit_for_bit_without_it(folder, tmp_p
     assert equal(adapter(half), adapter(whole))
 
 
-def test_train_resumed_learns_in_training_mode(folder, tmp_path, monkeypatch):
-    out, settings = tmp_path / "run", config(folder, train__num_steps=2, train__save_every=1, train__keep_checkpoints=2)
+def test_train_resumed_learns_in_training_mode(toy_folder, tmp_path, monkeypatch):
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=2, train__save_every=1, train__keep_checkpoints=2)
     train(settings, out)
     modes, loss = [], training.pack_loss
     monkeypatch.setattr(training, "pack_loss", lambda model, *rest: modes.append(model.training) or loss(model, *rest))
@@ -239,13 +236,13 @@ def test_train_resumed_learns_in_training_mode(folder, tmp_path, monkeypatch):
     assert modes == [True, True]
 
 
-def test_train_phrases_learnt_as_empty_are_said_at_the_end(folder, tmp_path, capsys):
-    raw = to_dict(config(folder, train__num_steps=1, train__global_batch=8)) | {"prompt": {"top_k": 1}}
+def test_train_phrases_learnt_as_empty_are_said_at_the_end(toy_folder, tmp_path, capsys):
+    raw = to_dict(config(toy_folder, train__num_steps=1, train__global_batch=8)) | {"prompt": {"top_k": 1}}
     train(from_dict(raw), tmp_path / "run")
     assert "1 phrases of expressions name objects that were not shown" in capsys.readouterr().err
 
 
-def test_accelerator_launched_waits_two_hours(folder, tmp_path, monkeypatch):
+def test_accelerator_launched_waits_two_hours(toy_folder, tmp_path, monkeypatch):
     seen = []
 
     def accelerator(**settings):
@@ -255,19 +252,19 @@ def test_accelerator_launched_waits_two_hours(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "Accelerator", accelerator)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    training._accelerator(config(folder), tmp_path)
+    training._accelerator(config(toy_folder), tmp_path)
     monkeypatch.setenv("LOCAL_RANK", "0")
     for gpu in (False, True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        training._accelerator(config(folder), tmp_path)
+        training._accelerator(config(toy_folder), tmp_path)
     assert seen[0] == []
     assert [(h.backend, h.timeout.total_seconds()) for (h,) in seen[1:]] == [("gloo", 7200.0), ("nccl", 7200.0)]
 
 
-def test_train_scene_without_a_usable_sample_is_skipped_and_counted(folder, tmp_path, capsys):
-    file = folder / "samples.jsonl"
+def test_train_scene_without_a_usable_sample_is_skipped_and_counted(toy_folder, tmp_path, capsys):
+    file = toy_folder / "samples.jsonl"
     file.write_text(file.read_text().replace('"No"', '"Perhaps"'))
-    settings = config(folder, data__questions_per_scene=1, train__global_batch=1, train__num_steps=7)
+    settings = config(toy_folder, data__questions_per_scene=1, train__global_batch=1, train__num_steps=7)
     with pytest.raises(GrandError, match="Perhaps"):
         train(settings, tmp_path / "strict")
     train(settings, tmp_path / "lenient", skip_bad=True)
@@ -277,20 +274,20 @@ def test_train_scene_without_a_usable_sample_is_skipped_and_counted(folder, tmp_
     assert sorted(row["row"]["sample_id"] for row in rejected) == ["e1", "e3"]
 
 
-def test_train_loss_that_is_not_finite_stops_with_a_word(folder, tmp_path, monkeypatch):
+def test_train_loss_that_is_not_finite_stops_with_a_word(toy_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         training, "pack_loss", lambda model, pack, how: (sum(p.sum() for p in model.parameters()) * float("nan"), 1)
     )
     with pytest.raises(GrandError, match="step 1: the loss is nan"):
-        train(config(folder), tmp_path / "run")
+        train(config(toy_folder), tmp_path / "run")
 
 
-def test_train_unknown_tracker_package_names_the_pip_line(folder, tmp_path):
+def test_train_unknown_tracker_package_names_the_pip_line(toy_folder, tmp_path):
     try:
         import trackio  # noqa: F401
     except ImportError:
         with pytest.raises(GrandError, match="pip install trackio"):
-            train(config(folder, train__tracker="trackio"), tmp_path / "run")
+            train(config(toy_folder, train__tracker="trackio"), tmp_path / "run")
     else:
         pytest.skip("trackio is installed")
 
@@ -304,7 +301,7 @@ def test_learning_rate_each_schedule_has_its_values(schedule, expected):
     assert [learning_rate(settings, step) for step in range(1, 6)] == pytest.approx(expected)
 
 
-def test_groups_per_process_groups_that_do_not_spread_evenly_raise(folder):
-    assert groups_per_process(config(folder, train__global_batch=12), 3) == 2
+def test_groups_per_process_groups_that_do_not_spread_evenly_raise(toy_folder):
+    assert groups_per_process(config(toy_folder, train__global_batch=12), 3) == 2
     with pytest.raises(GrandError, match="6 scenes a step, which 4 processes"):
-        groups_per_process(config(folder, train__global_batch=12), 4)
+        groups_per_process(config(toy_folder, train__global_batch=12), 4)

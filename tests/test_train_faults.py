@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 import shutil
@@ -12,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra train)")
 for _name in ("transformers", "peft", "accelerate"):
@@ -27,20 +26,15 @@ from grand3d import train as training  # noqa: E402
 from grand3d.cli import main  # noqa: E402
 from grand3d.config import dump_yaml  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.files import PART  # noqa: E402
 from grand3d.train import train  # noqa: E402
 
 SHORT = {"train__num_steps": 3, "train__save_every": 1, "train__keep_checkpoints": 3}
 
 
 @pytest.fixture(autouse=True)
-def one_base(tiny_base, monkeypatch):
-    model, tokenizer = tiny_base
-    monkeypatch.setattr(training, "load_base", lambda *args: (copy.deepcopy(model), tokenizer))
-
-
-@pytest.fixture
-def folder(tmp_path, toy_scene, toy_proposals):
-    return save_toy_data(tmp_path / "data", toy_scene, toy_proposals)
+def one_base(tiny_training_base):
+    pass
 
 
 @pytest.fixture
@@ -52,10 +46,6 @@ def run(capsys):
         return code, capsys.readouterr().err
 
     return call
-
-
-def rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def log(out: Path) -> list[tuple]:
@@ -91,9 +81,9 @@ def stop_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- damaged checkpoints
 
 
-def test_train_resume_from_a_damaged_checkpoint_is_refused_with_the_one_to_take(folder, tmp_path, run):
+def test_train_resume_from_a_damaged_checkpoint_is_refused_with_the_one_to_take(toy_folder, tmp_path, run):
     whole, settings = tmp_path / "whole", tmp_path / "c.yaml"
-    settings.write_text(dump_yaml(config(folder, **SHORT)))
+    settings.write_text(dump_yaml(config(toy_folder, **SHORT)))
     assert run(settings, "--out", whole)[0] == 0
     assert {path.name for path in (whole / "checkpoints" / "step_3").iterdir()} == {
         "adapter.safetensors",
@@ -122,16 +112,16 @@ def test_train_resume_from_a_damaged_checkpoint_is_refused_with_the_one_to_take(
     assert log(out) == log(whole) and same_adapter(out, whole)
 
 
-def test_train_finished_run_whose_checkpoint_was_damaged_is_still_left_as_it_is(folder, tmp_path, capsys):
-    out, settings = tmp_path / "run", config(folder, train__num_steps=1)
+def test_train_finished_run_whose_checkpoint_was_damaged_is_still_left_as_it_is(toy_folder, tmp_path, capsys):
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=1)
     train(settings, out)
     (out / "checkpoints" / "step_1" / "optimizer.bin").unlink()
     assert train(settings, out, resume="latest") == out / "adapter"
     assert "the run is finished" in capsys.readouterr().err
 
 
-def test_train_random_states_that_accelerate_passes_over_are_refused(folder, tmp_path, monkeypatch):
-    out, settings = tmp_path / "run", config(folder, **SHORT)
+def test_train_random_states_that_accelerate_passes_over_are_refused(toy_folder, tmp_path, monkeypatch):
+    out, settings = tmp_path / "run", config(toy_folder, **SHORT)
     train(settings, out)
 
     def unlike(*argv, **named):
@@ -146,10 +136,10 @@ def test_train_random_states_that_accelerate_passes_over_are_refused(folder, tmp
 # --- a full disk
 
 
-def test_train_full_disk_at_a_checkpoint_leaves_the_older_one_to_go_on_from(folder, tmp_path, run, monkeypatch):
+def test_train_full_disk_at_a_checkpoint_leaves_the_older_one_to_go_on_from(toy_folder, tmp_path, run, monkeypatch):
     out, settings = tmp_path / "run", tmp_path / "c.yaml"
-    settings.write_text(dump_yaml(config(folder, **SHORT)))
-    train(config(folder, **SHORT), tmp_path / "whole")
+    settings.write_text(dump_yaml(config(toy_folder, **SHORT)))
+    train(config(toy_folder, **SHORT), tmp_path / "whole")
     save_file = checkpoints.save_file
 
     def full(state, path):
@@ -175,8 +165,8 @@ def test_train_full_disk_at_a_checkpoint_leaves_the_older_one_to_go_on_from(fold
         SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
     ],
 )
-def test_train_full_disk_at_the_adapter_gives_one_message(folder, tmp_path, monkeypatch, fault):
-    out, settings = tmp_path / "run", config(folder, train__num_steps=1)
+def test_train_full_disk_at_the_adapter_gives_one_message(toy_folder, tmp_path, monkeypatch, fault):
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=1)
 
     def fail(*_, **__):
         raise fault
@@ -194,9 +184,9 @@ def test_train_full_disk_at_the_adapter_gives_one_message(folder, tmp_path, monk
 # --- whose folder it is
 
 
-def test_train_second_one_in_a_folder_is_refused_and_changes_nothing(folder, tmp_path, run):
+def test_train_second_one_in_a_folder_is_refused_and_changes_nothing(toy_folder, tmp_path, run):
     out, settings = tmp_path / "run", tmp_path / "c.yaml"
-    settings.write_text(dump_yaml(config(folder, train__num_steps=1)))
+    settings.write_text(dump_yaml(config(toy_folder, train__num_steps=1)))
     with checkpoints.only_trainer(out, main=True):
         code, err = run(settings, "--out", out)
         assert code == 2 and f"{out}: another training (process " in error_line(err)
@@ -204,10 +194,10 @@ def test_train_second_one_in_a_folder_is_refused_and_changes_nothing(folder, tmp
     assert run(settings, "--out", out)[0] == 0
 
 
-def test_train_into_a_folder_with_a_configuration_of_its_own_is_refused(folder, tmp_path, run):
+def test_train_into_a_folder_with_a_configuration_of_its_own_is_refused(toy_folder, tmp_path, run):
     out = tmp_path / "mine"
     out.mkdir()
-    text = "# mine\n" + dump_yaml(config(folder, train__num_steps=1))
+    text = "# mine\n" + dump_yaml(config(toy_folder, train__num_steps=1))
     (out / "config.yaml").write_text(text)
     code, err = run(out / "config.yaml", "--out", out)
     assert code == 2 and f"{out / 'config.yaml'}: not of a run" in error_line(err)
@@ -215,9 +205,9 @@ def test_train_into_a_folder_with_a_configuration_of_its_own_is_refused(folder, 
     assert run(out / "config.yaml", "--out", tmp_path / "run")[0] == 0
 
 
-def test_train_goes_on_with_the_configuration_of_the_run_itself(folder, tmp_path, run):
+def test_train_goes_on_with_the_configuration_of_the_run_itself(toy_folder, tmp_path, run):
     out, settings = tmp_path / "run", tmp_path / "c.yaml"
-    settings.write_text(dump_yaml(config(folder, **SHORT)))
+    settings.write_text(dump_yaml(config(toy_folder, **SHORT)))
     assert run(settings, "--out", out)[0] == 0
     before, losses = (out / "config.yaml").read_text(), log(out)
     code, err = run(out / "config.yaml", "--out", out, "--resume", "latest")
@@ -230,18 +220,18 @@ def test_train_goes_on_with_the_configuration_of_the_run_itself(folder, tmp_path
 # --- rows that cannot be learnt from
 
 
-def spoil(folder: Path, *sample_ids: str) -> None:
+def spoil(toy_folder: Path, *sample_ids: str) -> None:
     """Give samples an answer that cannot be learnt."""
-    file = folder / "samples.jsonl"
+    file = toy_folder / "samples.jsonl"
     kept = [row | {"task": "existence", "answer": "Perhaps"} if row["sample_id"] in sample_ids else row for row in rows(file)]
     file.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
 
-def test_train_rejected_rows_are_kept_over_a_crash_and_not_written_twice(folder, tmp_path, monkeypatch, capsys):
-    spoil(folder, "e0", "e3", "r1")
-    file = folder / "samples.jsonl"
+def test_train_rejected_rows_are_kept_over_a_crash_and_not_written_twice(toy_folder, tmp_path, monkeypatch, capsys):
+    spoil(toy_folder, "e0", "e3", "r1")
+    file = toy_folder / "samples.jsonl"
     file.write_text(file.read_text() + "{broken\n")
-    out, settings = tmp_path / "run", config(folder, train__num_steps=4, train__save_every=1)
+    out, settings = tmp_path / "run", config(toy_folder, train__num_steps=4, train__save_every=1)
     stop_at(2, monkeypatch)
     with pytest.raises(ZeroDivisionError):
         train(settings, out, skip_bad=True)
@@ -257,12 +247,12 @@ def test_train_rejected_rows_are_kept_over_a_crash_and_not_written_twice(folder,
     assert "left out: 3 x no yes or no, 1 x not JSON" in capsys.readouterr().err
 
 
-def test_train_nothing_to_learn_from_stops_at_the_start_with_counts(folder, tmp_path, run):
-    spoil(folder, "r0", "r1", "r2", "e0", "e1", "e2", "e3")
-    file = folder / "samples.jsonl"
+def test_train_nothing_to_learn_from_stops_at_the_start_with_counts(toy_folder, tmp_path, run):
+    spoil(toy_folder, "r0", "r1", "r2", "e0", "e1", "e2", "e3")
+    file = toy_folder / "samples.jsonl"
     file.write_text(file.read_text() + "{broken\n")
     settings = tmp_path / "c.yaml"
-    settings.write_text(dump_yaml(config(folder)))
+    settings.write_text(dump_yaml(config(toy_folder)))
     code, err = run(settings, "--out", tmp_path / "run", "--skip-bad")
     line = error_line(err)
     assert code == 2 and "no sample of the first 4 of 4 groups can be used" in line
@@ -291,7 +281,7 @@ def stop(*args, **options):
         Path(place).write_bytes(b"half")
     elif moment == "state" and "step_4" in place:
         (Path(place).parent / ".state.json.half").write_text("{")
-    elif moment == "old" and place.endswith(".step_2.part") and Path(place).exists():
+    elif moment == "old" and place.endswith(".step_2.grand3d-part") and Path(place).exists():
         next(Path(place).iterdir()).unlink()
     else:
         return real(*args, **options)
@@ -305,11 +295,11 @@ train(load_config(settings), out)
 
 @pytest.mark.timeout(600)  # the other process loads torch anew, seconds on a free core
 @pytest.mark.parametrize("moment", ["files", "state", "old"])
-def test_train_killed_while_it_saves_goes_on_bit_for_bit_and_cleans_up(folder, tmp_path, run, monkeypatch, moment):
+def test_train_killed_while_it_saves_goes_on_bit_for_bit_and_cleans_up(toy_folder, tmp_path, run, monkeypatch, moment):
     """A process of its own, killed within the second save: among its files, before state.json, or while step_2 is removed."""
     monkeypatch.undo()  # the base as the other process loads it
     settings, out, whole = tmp_path / "c.yaml", tmp_path / "run", tmp_path / "whole"
-    settings.write_text(dump_yaml(config(folder, train__save_every=2, train__keep_checkpoints=1)))
+    settings.write_text(dump_yaml(config(toy_folder, train__save_every=2, train__keep_checkpoints=1)))
     argv = [sys.executable, "-c", CHILD, str(settings), str(out), moment]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
@@ -320,14 +310,14 @@ def test_train_killed_while_it_saves_goes_on_bit_for_bit_and_cleans_up(folder, t
         finally:
             child.send_signal(signal.SIGKILL)
     left = sorted(path.name for path in (out / "checkpoints").iterdir())
-    assert left == ([".step_2.part", "step_4"] if moment == "old" else [".step_4.part", "step_2"])
+    assert left == ([f".step_2{PART}", "step_4"] if moment == "old" else [f".step_4{PART}", "step_2"])
     with open(out / "log.jsonl", "a") as file:
         file.write('{"step": 5, "lo')  # what a kill between two writes may leave as well
-    (out / ".log.jsonl.ab12cd_9").write_text("")
+    (out / f".log.jsonl.ab12cd_9{PART}").write_text("")
     code, err = run(settings, "--out", out, "--resume", "latest")
     assert code == 0, err
     assert "removed what a killed run left half written" in err and "the last line was cut off" in err
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["step_6"]
     assert {path.name for path in out.iterdir()} == {".grand3d.lock", "adapter", "checkpoints", "config.yaml", "log.jsonl"}
-    train(config(folder, train__save_every=2, train__keep_checkpoints=1), whole)
+    train(config(toy_folder, train__save_every=2, train__keep_checkpoints=1), whole)
     assert log(out) == log(whole) and same_adapter(out, whole)

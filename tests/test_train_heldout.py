@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
-from toy_run import config, save_toy_data
+from toy_run import config, rows, save_toy_data
 
 for _name in ("torch", "transformers", "peft", "accelerate"):
     pytest.importorskip(_name, reason="extra train")
@@ -16,10 +15,6 @@ from grand3d import evaluate  # noqa: E402
 from grand3d import train as training  # noqa: E402
 from grand3d.cli import main  # noqa: E402
 from grand3d.config import dump_yaml  # noqa: E402
-
-
-def rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_train_held_out_rows_that_cannot_be_used_are_left_out_when_told(

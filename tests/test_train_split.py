@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,16 +20,22 @@ safetensors = pytest.importorskip("safetensors.torch")
 SCRIPT = Path(__file__).with_name("split_training.py")
 
 
-def start(out: Path, *arguments: object, processes: int = 1) -> subprocess.Popen:
+def start(out: Path, *arguments: object, processes: int = 1, zero: bool = False) -> subprocess.Popen:
     launcher = []
     if processes > 1:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", f"--master-port={port}"]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        if zero:
+            launcher = ["-m", "accelerate.commands.launch", "--config_file", "launch/zero2_cpu.yaml"]
+            launcher += ["--num_processes", str(processes), "--main_process_port", str(port)]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PATH": path}
     command = [sys.executable, *launcher, str(SCRIPT), str(out), *map(str, arguments)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, env=env, cwd=SCRIPT.parent.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def adapter(out: Path, run: subprocess.Popen):
@@ -52,3 +61,26 @@ def test_shared_prefix_step_is_the_same_as_one_row_of_8_as_8_rows_of_1_and_as_2_
         assert weights.keys() == expected.keys()
         off = sum((weights[key].double() - value.double()).norm() ** 2 for key, value in expected.items()) ** 0.5
         assert off <= tolerance * size, f"{name}: {off / size:.1e}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_zero_2_over_processes_with_different_numbers_of_rows_learns_as_one_process_does(tmp_path):
+    """Loss and gradient of each step are those of the adapter that the steps before it made, so they tell it exactly."""
+    pytest.importorskip("deepspeed", reason="deepspeed is not installed (extra deepspeed)")
+    if not shutil.which("g++"):
+        pytest.skip("DeepSpeed builds an operation at first use, and there is no g++")
+    logs = []
+    for name, processes in (("one", 1), ("two", 2)):
+        out = tmp_path / name
+        run = start(out, "fp32", 4, 1, 1500, processes=processes, zero=processes > 1)
+        said, _ = run.communicate(timeout=800)
+        assert run.returncode == 0, said
+        logs.append([json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()])
+    stand_ins = [int(number) for number in re.findall(r"stand-ins: (\d+)", said)]
+    assert len(stand_ins) == 2 and max(stand_ins) > 0, said  # else the rows were equally many
+    assert len(logs[0]) == len(logs[1]) == 4
+    for one, two in zip(*logs, strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-6)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-5)
+        assert all(two[key] == one[key] for key in ("tokens", "label_tokens", "samples"))

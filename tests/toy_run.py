@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ def save_toy_data(folder: Path, scene: Scene, proposals: Scene) -> Path:
     ]
     save_data(folder, Data({"toy_room": scene, "other": other}, tuple(samples)))
     return folder
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON-lines file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def config(folder: Path, **changes: Any) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from grand3d.errors import GrandError
@@ -33,7 +34,10 @@ def pair(
         raise GrandError(f"missing is {shown(missing)}, expected one of {', '.join(MISSING)}")
     samples = [sample for sample in data.samples if sample.task == task]
     if not samples:
-        raise GrandError(f"the data hold no sample of task {task!r} among {len(data.samples)} samples: nothing to score")
+        there = Counter(sample.task for sample in data.samples).most_common()
+        seen = ", ".join(f"{number} {name}" for name, number in there) or "no sample at all"
+        hint = "; the benchmark 'synth' scores every task" if there else ""
+        raise GrandError(f"nothing to score: the data hold {seen}, expected samples of task {task!r}{hint}")
     by_id: dict[str, Reply] = {}
     for reply in replies:
         if reply.sample_id in by_id:
@@ -48,6 +52,8 @@ def pair(
     if len(absent) == len(samples) and replies:
         first = f"first reply: {shown(replies[0].sample_id)}, first sample: {shown(absent[0])}"
         raise GrandError(f"none of the {len(replies)} replies is to one of the {len(samples)} samples ({first})")
+    if len(absent) == len(samples) and missing == "skip":
+        raise GrandError(f"nothing to score: no replies to the {len(samples)} samples of task {task!r}, expected at least one")
     if absent and missing is None:
         first = f"(first: {absent[0]}). Pass --missing=wrong to count them as wrong, --missing=skip to leave them out."
         raise GrandError(f"{len(absent)} of {len(samples)} samples have no reply {first}", "missing reply")

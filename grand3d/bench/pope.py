@@ -25,7 +25,8 @@ from grand3d import markup
 from grand3d.bench.common import pair, percent, percents
 from grand3d.bench.nouns import forms, words
 from grand3d.errors import GrandError
-from grand3d.files import Rejects, decode, field, read_bytes, read_json, shown
+from grand3d.files import Rejects, field, read_bytes, read_json, shown
+from grand3d.jsons import decode
 from grand3d.metrics import binary_rates, bootstrap, confusion
 from grand3d.sample import Data, Reply, Sample, load_replies
 from grand3d.scene import Object

@@ -51,12 +51,14 @@ def read_labels(path: str | Path) -> dict[str, str]:
     """ScanNet's label table (TSV): raw category -> one of NYU40_NAMES, or ``others``.
 
     Raises:
-        GrandError: If the table lacks one of the two columns.
+        GrandError: If the table lacks one of the two columns, or has no row.
     """
     lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
     head = lines[0] if lines else []
     if "raw_category" not in head or "nyu40class" not in head:
         raise GrandError(f"{path}: expected the columns raw_category and nyu40class, seen {shown(head)}")
+    if len(lines) == 1:
+        raise GrandError(f"{path}: expected rows below the head, seen none; do its lines end with CR alone?")
     raw, nyu40 = head.index("raw_category"), head.index("nyu40class")
     named = {name: name for name in NYU40_NAMES} | {"refridgerator": "refrigerator"}  # the spelling of the 2017 table
     return {line[raw]: named.get(line[nyu40], "others") for line in lines[1:] if len(line) > max(raw, nyu40)}

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from grand3d import markup
-from grand3d.convert.graphs import absent_scene, object_id_of, rows_of, split_graphs
-from grand3d.errors import GrandError
-from grand3d.files import Rejects, field, read_json, shown
+from grand3d.convert.graphs import absent_scene, object_id_of, object_of, refuse_none_left, rows_of, split_graphs
+from grand3d.errors import GrandError, place
+from grand3d.files import Rejects, field, shown
 from grand3d.sample import TASKS, Data, Sample
 from grand3d.scene import Scene
 
@@ -44,21 +44,20 @@ def convert(
     scenes, rejected = split_graphs(graphs, "grand3d", rejects=rejects)
     samples: dict[str, Sample] = {}
     if conversations is not None:
-        for index, row in enumerate(rows_of(conversations, read_json(conversations))):
+        for index, row in enumerate(rows_of(conversations)):
             try:
-                new = list(_samples(row, scenes, rejected, task))
+                new = list(_samples(object_of(row), scenes, rejected, task))
                 if any(sample.sample_id in samples for sample in new):
                     raise GrandError(f"id {shown(row['id'])} occurs twice", "id twice")
             except GrandError as error:
-                rejects.add(f"{conversations}: row {index}", str(error), row, error.cause)
+                rejects.add(f"{place(conversations)}: row {index}", str(error), row, error.cause)
                 continue
             samples.update((sample.sample_id, sample) for sample in new)
+        refuse_none_left(conversations, samples, rejects)
     return Data(scenes, tuple(samples.values()))
 
 
-def _samples(row: Any, scenes: dict[str, Scene], rejected: Collection[str], task: str) -> Iterator[Sample]:
-    if not isinstance(row, dict):
-        raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
+def _samples(row: dict[str, Any], scenes: dict[str, Scene], rejected: Collection[str], task: str) -> Iterator[Sample]:
     row_id, scene_id = field(row, "id", str, ""), field(row, "scene_id", str, "")
     if scene_id not in scenes:
         raise absent_scene(scene_id, rejected, "is not among the graphs")

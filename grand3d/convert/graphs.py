@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grand3d.errors import GrandError, place
-from grand3d.files import Rejects, field, read_json, shown
+from grand3d.files import Rejects, field, read_json, refuse_unfit, shown
 from grand3d.scene import Scene, scene_from_dict
 
 _NUMBERED = re.compile(r"obj_(0|[1-9][0-9]*)")
@@ -45,8 +45,9 @@ def split_graphs(
 ) -> tuple[dict[str, Scene], set[str]]:
     """What ``read_graphs`` gives, and the ids of the scenes that were rejected."""
     document = read_json(path)
-    if not isinstance(document, dict):
-        raise GrandError(f"{path}: a graph file is one JSON object of scenes, this is {shown(document)}", "wrong type")
+    if not isinstance(document, dict) or not document:
+        expected = "expected one JSON object of scenes {scene: {key: {category, centroid, extent}}}"
+        raise GrandError(f"{place(path)}: {expected}, seen {shown(document)}", "no scenes" if document == {} else "wrong type")
     rejects = rejects if rejects is not None else Rejects()
     scenes = {}
     for scene_id, graph in document.items():
@@ -54,6 +55,7 @@ def split_graphs(
             scenes[scene_id] = _scene(scene_id, graph, id_space, scored)
         except GrandError as error:
             rejects.add(place(path), str(error), {scene_id: graph}, error.cause)
+    refuse_none_left(path, scenes, rejects)
     return scenes, document.keys() - scenes.keys()
 
 
@@ -80,15 +82,41 @@ def _scene(scene_id: str, graph: Any, id_space: str, scored: bool) -> Scene:
     return scene_from_dict({"scene_id": scene_id, "objects": objects, "id_space": id_space})
 
 
-def rows_of(path: str | Path, document: Any) -> list[Any]:
-    """The rows of a decoded annotation file.
+def rows_of(path: str | Path) -> list[Any]:
+    """The rows of an annotation file, decoded.
 
     Raises:
-        GrandError: If the file is not a list.
+        GrandError: If the file is not a list, or an empty one.
     """
-    if not isinstance(document, list):
-        raise GrandError(f"{path}: expected a list of rows, seen {shown(document)}", "wrong type")
+    document = read_json(path)
+    if not isinstance(document, list) or not document:
+        cause = "no rows" if document == [] else "wrong type"
+        raise GrandError(f"{place(path)}: expected a list of rows, seen {shown(document)}", cause)
     return document
+
+
+def object_of(row: Any) -> dict[str, Any]:
+    """A row of an annotation file that is a JSON object and holds nothing that no row may hold.
+
+    Raises:
+        GrandError: If it is something else.
+    """
+    if not isinstance(row, dict):
+        raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
+    refuse_unfit(row, "a field")
+    return row
+
+
+def refuse_none_left(path: str | Path, kept: Collection[Any], rejects: Rejects) -> None:
+    """Refuse a file of which every row (or scene) was rejected: data without a row serve nobody.
+
+    Raises:
+        GrandError: With the causes, and what was said of the first row.
+    """
+    if not kept:
+        counts = ", ".join(f"{number} x {cause}" for cause, number in rejects.counts().items())
+        first = f"; the first: {rejects.rows[0]['where']}: {rejects.rows[0]['reason']}" if rejects.rows else ""
+        raise GrandError(f"{place(path)}: expected at least one good row, all were rejected ({counts}){first}", "nothing left")
 
 
 def used_scenes(scenes: Mapping[str, Scene], scene_ids: set[str]) -> dict[str, Scene]:

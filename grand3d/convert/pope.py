@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import absent_scene, rows_of, split_graphs, used_scenes
+from grand3d.convert.graphs import absent_scene, object_of, refuse_none_left, rows_of, split_graphs, used_scenes
 from grand3d.errors import GrandError, place
-from grand3d.files import Rejects, field, read_json, shown
+from grand3d.files import Rejects, field, shown
 from grand3d.sample import Data, Sample
 
 INPUTS = {
@@ -35,23 +35,22 @@ def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | 
     scenes, rejected = split_graphs(proposals, "mask3d", rejects=rejects)
     samples: dict[str, Sample] = {}
     for file in files:
-        for index, row in enumerate(rows_of(file, read_json(file))):
+        for index, row in enumerate(rows_of(file)):
             try:
-                sample = _sample(row)
+                sample = _sample(object_of(row))
                 if sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, rejected, "has no proposals")
                 if sample.sample_id in samples:
                     raise GrandError(f"id {shown(sample.sample_id)} occurs twice; are these files of two label sets?", "id twice")
             except GrandError as error:
-                rejects.add(f"{file}: row {index}", str(error), row, error.cause)
+                rejects.add(f"{place(file)}: row {index}", str(error), row, error.cause)
                 continue
             samples[sample.sample_id] = sample
+    refuse_none_left(path, samples, rejects)
     return Data(used_scenes(scenes, {s.scene_id for s in samples.values()}), tuple(samples.values()))
 
 
-def _sample(row: Any) -> Sample:
-    if not isinstance(row, dict):
-        raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
+def _sample(row: dict[str, Any]) -> Sample:
     sample_id = field(row, "id", str, "")
     turns = field(row, "conversations", list, "")
     if len(turns) != 1 or not isinstance(turns[0], dict) or turns[0].get("from") != "human":

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grand3d.convert.graphs import absent_scene, rows_of, split_graphs, used_scenes
-from grand3d.errors import GrandError
+from grand3d.convert.graphs import absent_scene, object_of, refuse_none_left, rows_of, split_graphs, used_scenes
+from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, shown
 from grand3d.sample import Data, Sample
 from grand3d.scene import Scene
@@ -67,6 +67,7 @@ def convert(
                 " give the id map (ids), or the whole split"
             )
     samples = _samples(rows, numbered, shown_scenes, reasons, unshown | unranked, rejects)
+    refuse_none_left(descriptions, samples, rejects)
     used = {sample.scene_id for sample in samples}
     answers = used_scenes(numbered, used)
     if shown_scenes is None:
@@ -77,12 +78,10 @@ def convert(
 def _read_rows(path: str | Path, rejects: Rejects) -> list[tuple[str, dict[str, Any]]]:
     """Checked rows, each with the place it stands at; ids become text."""
     rows = []
-    for index, row in enumerate(rows_of(path, read_json(path))):
-        place = f"{path}: row {index}"
+    for index, row in enumerate(rows_of(path)):
+        where = f"{place(path)}: row {index}"
         try:
-            if not isinstance(row, dict):
-                raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
-            kept = dict(row)
+            kept = dict(object_of(row))
             for name in ("scene_id", "description"):
                 field(row, name, str, "")
             for name in ("object_id", "ann_id"):
@@ -97,9 +96,9 @@ def _read_rows(path: str | Path, rejects: Rejects) -> list[tuple[str, dict[str, 
             if row.get("object_name") is not None:
                 field(row, "object_name", str, "")
         except GrandError as error:
-            rejects.add(place, str(error), row, error.cause)
+            rejects.add(where, str(error), row, error.cause)
             continue
-        rows.append((place, kept))
+        rows.append((where, kept))
     return rows
 
 
@@ -111,19 +110,20 @@ def _checked_map(path: str | Path, ranked: Mapping[str, Scene]) -> dict[str, lis
     """
     document = read_json(path)
     if not isinstance(document, dict):
-        raise GrandError(f"{path}: expected {{scene: {{object id: obj_k}}}}, seen {shown(document)}", "wrong type")
+        raise GrandError(f"{place(path)}: expected {{scene: {{object id: obj_k}}}}, seen {shown(document)}", "wrong type")
     out = {}
     for scene_id, table in document.items():
+        where = f"{place(path)}: scene {shown(scene_id)}"
         if not isinstance(table, dict) or not all(key.isascii() and key.isdigit() for key in table):
-            raise GrandError(f"{path}: scene {shown(scene_id)}: expected {{object id: obj_k}}, seen {shown(table)}", "wrong type")
+            raise GrandError(f"{where}: expected {{object id: obj_k}}, seen {shown(table)}", "wrong type")
         ascending = sorted(table, key=int)
         for rank, key in enumerate(ascending):
             if table[key] != f"obj_{rank}":
                 text = f"object id {key} is given {shown(table[key])}, but it is number {rank} of {len(table)} in ascending order"
-                raise GrandError(f"{path}: scene {shown(scene_id)}: {text}; obj_k is a rank, not ScanNet's id", "wrong id map")
+                raise GrandError(f"{where}: {text}; obj_k is a rank, not ScanNet's id", "wrong id map")
         if scene_id in ranked and len(ranked[scene_id].objects) != len(table):
             text = f"{len(table)} ids for {len(ranked[scene_id].objects)} true boxes"
-            raise GrandError(f"{path}: scene {shown(scene_id)}: {text}; do both files belong together?", "wrong id map")
+            raise GrandError(f"{where}: {text}; do both files belong together?", "wrong id map")
         out[scene_id] = [int(key) for key in ascending]
     return out
 
@@ -153,7 +153,7 @@ def _samples(
     labels = {scene_id: {o.object_id: o.category for o in scene.objects} for scene_id, scene in numbered.items()}
     count: Counter[tuple[str, str]] = Counter()
     samples: dict[str, Sample] = {}
-    for place, row in rows:
+    for where, row in rows:
         scene_id, object_id = row["scene_id"], str(int(row["object_id"]))
         ann = row.get("ann_id")
         if ann is None:
@@ -171,7 +171,7 @@ def _samples(
             if sample_id in samples:
                 raise GrandError(f"annotation {sample_id} occurs twice", "id twice")
         except GrandError as error:
-            rejects.add(place, str(error), row, error.cause)
+            rejects.add(where, str(error), row, error.cause)
             continue
         meta = {name: row[name] for name in ("object_name", "ann_id") if row.get(name) is not None}
         samples[sample_id] = Sample(sample_id, scene_id, "object_reference", row["description"], "", (object_id,), None, meta)

@@ -8,7 +8,7 @@ from typing import Any
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate, positions
+from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate, prompt_limit
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
@@ -30,9 +30,9 @@ def ask(
     """Replies to samples, scene by scene, in the order they are done.
 
     Raises:
-        GrandError: If a sample does not fit the context, unless ``rejects`` collects it.
+        GrandError: If a sample does not fit the context, unless ``rejects`` collects it; if no prompt fits beside the reply.
     """
-    limit = min(prompt.max_tokens, positions(model)) - max_new_tokens
+    limit = prompt_limit(model, prompt.max_tokens, max_new_tokens)
     by_scene: dict[str, list[Sample]] = {}
     for sample in samples:
         by_scene.setdefault(sample.scene_id, []).append(sample)
@@ -82,7 +82,7 @@ def _encode_one(
     beside = len(encoded) - count(whole.text)
     reason = (
         f"too long for the context: {beside} tokens of question and instructions, {len(encoded) - beside} of scene, and {limit} "
-        "fit beside the reply; shorten the question, ask for a shorter reply or raise prompt.max_tokens"
+        "fit beside the reply; shorten the question or ask for a shorter reply"
     )
     if beside >= limit:
         raise GrandError(reason, "too long for the context")

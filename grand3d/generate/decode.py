@@ -182,6 +182,24 @@ def positions(model: Any) -> int:
     return min((limit for limit in limits if limit), default=1 << 30)
 
 
+def prompt_limit(model: Any, max_tokens: int, max_new_tokens: int) -> int:
+    """Tokens that a prompt may have, so that its reply still fits.
+
+    Args:
+        max_tokens: ``prompt.max_tokens``, of prompt and reply.
+
+    Raises:
+        GrandError: If the reply alone takes all there is.
+    """
+    context, owner = min((max_tokens, "prompt.max_tokens"), (positions(model), "what the model takes"))
+    if max_new_tokens >= context:
+        raise GrandError(
+            f"a reply may have {shown(max_new_tokens)} tokens (max_new_tokens), expected fewer than {context}, which is {owner}: "
+            "the prompt needs room beside it"
+        )
+    return context - max_new_tokens
+
+
 def _check_fits(model: Any, requests: Sequence[Encoded], max_new_tokens: int) -> None:
     limit = positions(model)
     for index, request in enumerate(requests):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from grand3d.errors import GrandError
 from grand3d.sample import Data, Sample
 from grand3d.scene import Scene
 from grand3d.synth.describe import STRICT, WEIGHTS, make_samples
@@ -11,6 +12,9 @@ from grand3d.synth.detect import detect
 from grand3d.synth.rooms import make_room
 
 __all__ = ["STRICT", "WEIGHTS", "detect", "iter_data", "make_data", "make_room", "make_samples", "make_scene"]
+
+MAX_QUESTIONS = 10_000
+"""A room. It has a few dozen things to ask for: more questions are no more than other words for them."""
 
 SEED_STRIDE = 1_000_003  # so that neighbouring seeds share no room
 
@@ -22,7 +26,14 @@ def make_scene(
     weights: Mapping[str, float] = WEIGHTS,
     strict: float = STRICT,
 ) -> tuple[Scene, list[Sample]]:
-    """Scene number ``index`` of the data of ``seed``: its proposals and samples (see ``iter_data``)."""
+    """Scene number ``index`` of the data of ``seed``: its proposals and samples (see ``iter_data``).
+
+    Raises:
+        GrandError: For more than ``MAX_QUESTIONS``.
+    """
+    if questions_per_scene > MAX_QUESTIONS:
+        reason = f"expected at most {MAX_QUESTIONS:,}; a room has a few dozen things to ask for, more rooms have more"
+        raise GrandError(f"questions a room: {questions_per_scene:,}, {reason}", "too many questions")
     number = seed * SEED_STRIDE + index
     room = make_room(number)
     proposals, match = detect(room, number)
