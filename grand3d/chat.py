@@ -14,13 +14,14 @@ from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import read_text
+from grand3d.grammar import reply_grammar
 from grand3d.jsons import decode
 from grand3d.prompts import Turn, chat_dialogue, reference_question
 from grand3d.scene import Object, Scene, load_scenes
 from grand3d.serial import SceneText, fit_scene
 
 if TYPE_CHECKING:
-    from grand3d.generate import Memory, Sampling
+    from grand3d.generate import Decoding, Memory
 
 DEMO = Path(__file__).parent / "data" / "demo_room.jsonl"
 MIN_QUESTION = 64  # tokens that must be left for a question
@@ -81,30 +82,32 @@ class Conversation:
         tokenizer: Any,
         prompt: PromptConfig,
         scene: Scene,
-        max_new_tokens: int = 256,
-        sampling: Sampling | None = None,
+        decoding: Decoding | None = None,
         turns: int = 0,
     ) -> None:
-        from grand3d.generate import prompt_limit
+        from grand3d.generate import Decoding, prompt_limit
 
         if turns < 0:
             raise GrandError(f"turns is {turns}, expected 0 (each question alone) or more")
 
         self.model, self.tokenizer, self.prompt, self.scene = model, tokenizer, prompt, scene
-        self.max_new_tokens, self.sampling, self.turns = max_new_tokens, sampling, turns
-        self.limit = prompt_limit(model, prompt.max_tokens, max_new_tokens)
+        self.decoding, self.turns = decoding or Decoding(), turns
+        self.limit = prompt_limit(model, prompt.max_tokens, self.decoding.max_new_tokens)
         self.scene_text = self._fit()
         self.history: tuple[Turn, ...] = ()
         self.num_forgotten = 0
         self._memory: Memory = {}
 
-    def ask(self, question: str, on_token: Callable[[str], None] | None = None) -> Answer:
+    def ask(self, question: str, on_token: Callable[[str], None] | None = None, kind: str = "any") -> Answer:
         """Ask a question as it is; the turn joins the history once it is answered.
+
+        Args:
+            kind: Of reply, see ``grammar.reply_grammar``.
 
         Raises:
             GrandError: With token counts, if the question does not fit the context.
         """
-        from grand3d.generate import GREEDY, generate
+        from grand3d.generate import generate
 
         window = self.history[max(self.num_forgotten, len(self.history) - self.turns) :]
         kept = window
@@ -115,11 +118,14 @@ class Conversation:
         if len(encoded) > self.limit:
             raise GrandError(
                 f"the question is too long: {len(encoded.suffix)} tokens beside {len(encoded.prefix)} of scene and instructions, "
-                f"and {self.limit} fit beside a reply of {self.max_new_tokens}"
+                f"and {self.limit} fit beside a reply of {self.decoding.max_new_tokens}"
             )
-        requests, sampling = [encoded], self.sampling or GREEDY
+        tokens, sampling = self.decoding.max_new_tokens, self.decoding.sampling
+        grammars = None
+        if self.decoding.constrained:
+            grammars = [reply_grammar(kind, [f"obj_{k}" for k in range(len(self.scene_text.object_ids))], self.prompt.grounding)]
         ((_, text, finished),) = generate(
-            self.model, self.tokenizer, requests, self.max_new_tokens, 1, sampling, on_token, self._memory
+            self.model, self.tokenizer, [encoded], tokens, 1, sampling, on_token, self._memory, grammars
         )
         if len(kept) < len(window):
             self.num_forgotten = len(self.history) - len(kept)
@@ -128,7 +134,7 @@ class Conversation:
 
     def ground(self, expression: str, on_token: Callable[[str], None] | None = None) -> Answer:
         """Ask which object an expression refers to, in the words the model was trained with."""
-        return self.ask(reference_question(expression, self.prompt), on_token)
+        return self.ask(reference_question(expression, self.prompt), on_token, "reference")
 
     def reset(self) -> None:
         """Forget all turns."""
@@ -153,10 +159,10 @@ class Conversation:
             return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, budget, count)
         except GrandError:
             tokens = count(self.scene_text.text)
-            around = prompt_tokens - tokens
+            around, reply = prompt_tokens - tokens, self.decoding.max_new_tokens
             raise GrandError(
                 f"scene {self.scene.scene_id!r} does not fit the context: {tokens} tokens of scene, {around} of instructions, "
-                f"{MIN_QUESTION} for a question and {self.max_new_tokens} for a reply; {self.limit + self.max_new_tokens} fit"
+                f"{MIN_QUESTION} for a question and {reply} for a reply; {self.limit + reply} fit"
             ) from None
 
 

@@ -210,6 +210,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--limit", type=_positive, help="only the first samples (score then needs --missing=skip)")
     sub.add_argument("--scenes", type=_positive, help="only the first scenes")
     sub.add_argument("--batch-size", type=_positive, default=96, help="questions of a scene at a time (default: 96)")
+    shown = "choose each answer among the scene's objects, or yes and no, by probability, which goes with the reply"
+    sub.add_argument("--candidates", action="store_true", help=shown)
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _add_reply_options(sub)
 
@@ -244,6 +246,8 @@ def _add_reply_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token, always (default: 0)")
     sub.add_argument("--top-p", type=float, help="draw from the likeliest tokens of this probability (default: 1)")
     sub.add_argument("--seed", type=int, help="of the draw (default: 0)")
+    shown = "let the model write what it likes; without this every reply follows the grammar of docs/markup.md"
+    sub.add_argument("--unconstrained", action="store_true", help=shown)
     sub.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="number format (default: fp32)")
 
 

@@ -31,7 +31,7 @@ from grand3d.scene import Scene
 from grand3d.serial import fit_scene
 
 if TYPE_CHECKING:
-    from grand3d.generate import Sampling
+    from grand3d.generate import Decoding
 
 
 def synth(options: argparse.Namespace) -> None:
@@ -163,16 +163,14 @@ def predict(options: argparse.Namespace) -> None:
     with _keeping(rejects, options.replies):
         data = load_data(options.data, rejects)
         _refuse_no_samples(options.data, data)
-        sampling = _sampling(options)
+        decoding = _decoding(options)
         from grand3d import evaluate
 
         done = evaluate.predict(
             options.adapter,
             data,
             options.replies,
-            options.max_new_tokens,
-            options.batch_size,
-            sampling,
+            decoding,
             options.dtype,
             options.scenes,
             options.limit,
@@ -220,9 +218,9 @@ def chat(options: argparse.Namespace) -> int:
 
             if sys.stdin.isatty():
                 _say("loading the model ...")
-            loaded.extend([*load_model(options.adapter, options.dtype), _sampling(options)])
-        model, tokenizer, prompt, sampling = loaded
-        return Conversation(model, tokenizer, prompt, scene, options.max_new_tokens, sampling, options.turns)
+            loaded.extend([*load_model(options.adapter, options.dtype), _decoding(options)])
+        model, tokenizer, prompt, decoding = loaded
+        return Conversation(model, tokenizer, prompt, scene, decoding, options.turns)
 
     return repl.run(repl.Session(scenes, scene_id, begin, options.json))
 
@@ -243,11 +241,13 @@ def _need_models() -> None:
         import_extra(module, "train")
 
 
-def _sampling(options: argparse.Namespace) -> Sampling:
+def _decoding(options: argparse.Namespace) -> Decoding:
     _need_models()
-    from grand3d.generate import Sampling
+    from grand3d.generate import Decoding, Sampling
 
-    return Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
+    sampling = Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
+    more = {name: getattr(options, name) for name in ("batch_size", "candidates") if hasattr(options, name)}
+    return Decoding(options.max_new_tokens, sampling=sampling, constrained=not options.unconstrained, **more)
 
 
 def _refuse_no_samples(folder: str, data: Data) -> None:

@@ -23,7 +23,7 @@ from grand3d.sample import Data, Reply, Sample, load_replies, reply_to_dict, sam
 from grand3d.scene import scene_to_dict
 
 if TYPE_CHECKING:
-    from grand3d.generate import Sampling
+    from grand3d.generate import Decoding
 
 try:
     import fcntl
@@ -76,9 +76,7 @@ def predict(
     adapter: str,
     data: Data,
     out: str | Path,
-    max_new_tokens: int = 256,
-    batch_size: int = 96,
-    sampling: Sampling | None = None,
+    decoding: Decoding | None = None,
     dtype: str = "fp32",
     num_scenes: int | None = None,
     num_samples: int | None = None,
@@ -90,6 +88,7 @@ def predict(
 
     Args:
         adapter: See ``load_model``.
+        decoding: How the replies are made; None for the defaults.
         num_scenes: Ask only about the first scenes that samples name; a later run may go on with the rest.
         num_samples: Ask only the first samples (of those scenes).
         rejects: Where samples go that cannot be asked, such as a question longer than the context. None raises.
@@ -98,23 +97,21 @@ def predict(
         GrandError: If the file holds replies of another model, of other settings or to other data, or another run is writing
             to it; or see ``rejects``.
     """
-    from grand3d.generate import GREEDY, ask, prompt_limit
+    from grand3d.generate import Decoding, ask, prompt_limit
 
     out = Path(out)
     if os.path.isdir(out):  # said before the model is loaded
         raise GrandError(f"{place(out)}: is a folder, expected the name of a replies file")
     model, tokenizer, prompt = load_model(adapter, dtype)
-    prompt_limit(model, prompt.max_tokens, max_new_tokens)  # before there is a file
-    sampling = sampling or GREEDY
+    decoding = decoding or Decoding()
+    prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)  # before there is a file
     about = {
         "adapter": adapter,
         "weights": _weights_hash(model),
         "data": data_hash(data),
         "prompt": to_dict(prompt),
-        "max_new_tokens": max_new_tokens,
-        "sampling": asdict(sampling),
         "dtype": dtype,
-    }
+    } | {key: value for key, value in asdict(decoding).items() if key != "batch_size"}
     wanted = _first(data.samples, num_scenes, num_samples)
     num_new = num_unfinished = 0
     dropped: dict[str, int] = {}
@@ -123,7 +120,7 @@ def predict(
         samples = [sample for sample in wanted if sample.sample_id not in done]
         progress = _progress(len(wanted), len(wanted) - len(samples))
         try:
-            for reply in ask(model, tokenizer, prompt, data, samples, max_new_tokens, batch_size, sampling, rejects):
+            for reply in ask(model, tokenizer, prompt, data, samples, decoding, rejects):
                 write(reply)
                 progress(1)
                 num_new += 1
@@ -204,9 +201,10 @@ def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig, reject
     Returns:
         ``n``; ``parsed``, the share of replies that could be read; and one figure for each task there is.
     """
-    from grand3d.generate import ask
+    from grand3d.generate import Decoding, ask
 
-    replies = list(ask(model, tokenizer, prompt, data, data.samples, HELDOUT_TOKENS, rejects=rejects))
+    decoding = Decoding(HELDOUT_TOKENS, constrained=False)  # whether replies can be read is among what is learnt
+    replies = list(ask(model, tokenizer, prompt, data, data.samples, decoding, rejects))
     if not replies:  # the training goes on
         return {"n": 0, "parsed": 0.0}
     report = score("synth", data, replies, "skip" if rejects is not None and rejects.skip_bad else None)

@@ -52,8 +52,8 @@ def reply_grammar(
     """The grammar of a reply.
 
     ``reference``: the detailed and the answer block in the order of ``grounding``. ``existence``: begins with yes or no.
-    ``counting``: begins with a number. ``text``: grounded text. ``plan``: steps 1, 2, 3, ... that each name an object.
-    ``place``: grounded text that ends in one place.
+    ``counting``: begins with a number. ``text``: grounded text. ``any``: a reference or a text. ``plan``: steps 1, 2, 3, ...
+    that each name an object. ``place``: grounded text that ends in one place.
 
     Args:
         kind: One of the above (KINDS gives that of a task).
@@ -74,6 +74,7 @@ def reply_grammar(
         "existence": lambda: r"/[Yy]es|[Nn]o/ (/[^<\[\w]/ TEXT)?",
         "counting": lambda: r"/[0-9]{1,4}/ (/[^<\[\w]/ TEXT)?",
         "text": lambda: "(SOLID | MENTION) TEXT",
+        "any": lambda: f"{_reference(grounding)} | (SOLID | MENTION) TEXT",
         "plan": lambda: _plan(max_steps),
         "place": lambda: f"TEXT {_place(bounds)}",
     }

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from grand3d.errors import GrandError
 from grand3d.marks import (
@@ -349,12 +350,13 @@ def span(phrase: str, ids: Sequence[str]) -> str:
     return f"{PHRASE}{phrase}{PHRASE_END}{listed}" if phrase else listed
 
 
-def map_ids(text: str, mapping: Callable[[str], str | None]) -> tuple[str, list[str]]:
+def map_ids(text: str, mapping: Callable[[str], str | None], order: Callable[[str], Any] | None = None) -> tuple[str, list[str]]:
     """Write other ids into every id list.
 
     Args:
         text: Grounded text.
         mapping: New id of an old one; None for one that is unknown.
+        order: By which the new ids of a list are sorted; None leaves them as they stand.
 
     Returns:
         The text, in which unknown ids are left out of their lists (``[]`` when none stays) and ids that became equal stand
@@ -367,7 +369,8 @@ def map_ids(text: str, mapping: Callable[[str], str | None]) -> tuple[str, list[
         new = [(old, mapping(old)) for old in mark.ids]
         unknown += [old for old, name in new if name is None]
         kept = dict.fromkeys(name for _, name in new if name is not None)
-        pieces += [text[position : mark.start], span("", tuple(kept))]
+        listed = kept if order is None else sorted(kept, key=order)
+        pieces += [text[position : mark.start], span("", tuple(listed))]
         position = mark.end
     return "".join(pieces) + text[position:], unknown
 

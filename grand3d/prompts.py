@@ -115,7 +115,7 @@ def _ask_reference(
     question = reference_question(sample.text, prompt)
     if not with_answer:
         return question, ""
-    targets = tuple(dict.fromkeys(mapping[item] for item in sample.target_ids))
+    targets = _known(sample.target_ids, mapping)
     label = plain(_target_label(sample, scene_text, targets)).strip() or "object"
     spans = [item for item in parse(sample.text).spans if item.phrase.strip()]
     detailed = [(plain(item.phrase).strip(), _known(item.ids, mapping)) for item in spans] or [(label, targets)]
@@ -123,7 +123,12 @@ def _ask_reference(
 
 
 def _known(ids: Sequence[str], mapping: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(mapping[item] for item in ids if item in mapping))
+    return tuple(sorted({mapping[item] for item in ids if item in mapping}, key=_number))
+
+
+def _number(prompt_id: str) -> int:
+    """Ids of a list stand in the order of the scene text: one way to write a set is learnt, the one that grammars allow."""
+    return int(prompt_id.removeprefix("obj_"))
 
 
 def _target_label(sample: Sample, scene_text: SceneText, targets: Sequence[str]) -> str:
@@ -180,7 +185,7 @@ def _ask_scene_description(
 
 
 def _mapped(text: str, mapping: Mapping[str, str]) -> str:
-    return map_ids(text, mapping.get)[0]
+    return map_ids(text, mapping.get, _number)[0]
 
 
 _Ask = Callable[[Sample, SceneText, Mapping[str, str], PromptConfig, bool], tuple[str, str]]

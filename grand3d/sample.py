@@ -73,6 +73,8 @@ class Reply:
         object_ids: ``object_ids[k]`` is the object that ``<obj_k>`` meant in the prompt.
         finished: False when the token limit cut the reply.
         num_dropped: Proposals the token budget left out of the prompt.
+        chances: Probability of each answer that was weighed: of each of ``object_ids`` and, last, of none of them; or of yes
+            and no. Empty where the answer was written instead.
     """
 
     sample_id: str
@@ -81,6 +83,7 @@ class Reply:
     object_ids: tuple[str, ...] = ()
     finished: bool = True
     num_dropped: int = 0
+    chances: tuple[float, ...] = ()
 
 
 def sample_to_dict(sample: Sample) -> dict[str, Any]:
@@ -181,6 +184,8 @@ def reply_to_dict(reply: Reply) -> dict[str, Any]:
         row["finished"] = False
     if reply.num_dropped:
         row["num_dropped"] = reply.num_dropped
+    if reply.chances:
+        row["chances"] = [float(f"{chance:.6g}") for chance in reply.chances]
     return row
 
 
@@ -207,7 +212,15 @@ def reply_from_dict(row: Any) -> Reply:
         object_ids=texts(field(row, "object_ids", list, where, []), f"{where}: object_ids"),
         finished=field(row, "finished", bool, where, True),
         num_dropped=num_dropped,
+        chances=_chances(field(row, "chances", list, where, []), where),
     )
+
+
+def _chances(row: list[Any], where: str) -> tuple[float, ...]:
+    chances = numbers(row, len(row), f"{where}: chances")
+    if any(not 0 <= chance <= 1 for chance in chances):
+        raise GrandError(f"{where}: chances are {shown(row)}, expected probabilities from 0 to 1", "bad number")
+    return chances
 
 
 def load_replies(path: str | Path, rejects: Rejects | None = None) -> list[Reply]:

@@ -12,7 +12,7 @@ pytest.importorskip("peft")
 from grand3d.attention import ATTENTION  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.generate.ask import ask  # noqa: E402
+from grand3d.generate import Decoding, ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.stream import Tally, encode_group  # noqa: E402
@@ -134,7 +134,7 @@ def test_life_of_an_adapter_of_each_family(base, tmp_path):
     pack_loss(further, make_pack([[row]]), "split")[0].backward()
     assert gradients(further).norm() > 0
     data = make_data(1, 3, 3)
-    replies = list(ask(loaded, tokenizer, PromptConfig(), data, data.samples, max_new_tokens=4))
+    replies = list(ask(loaded, tokenizer, PromptConfig(), data, data.samples, Decoding(4, constrained=False)))
     assert len(replies) == len(data.samples)
 
 

@@ -55,8 +55,10 @@ def script(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 @pytest.fixture
 def begin(tiny_base: Any) -> Callable[..., Conversation]:
+    from grand3d.generate import Decoding
+
     def make(scene: Scene, max_new_tokens: int = 32, turns: int = 100, **prompt: Any) -> Conversation:
-        return Conversation(*tiny_base, PromptConfig(**prompt), scene, max_new_tokens, turns=turns)
+        return Conversation(*tiny_base, PromptConfig(**prompt), scene, Decoding(max_new_tokens), turns)
 
     return make
 

@@ -17,7 +17,7 @@ pytest.importorskip("peft")
 from grand3d.attention import ATTENTION  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.embeddings import token_ids  # noqa: E402
-from grand3d.generate.ask import ask  # noqa: E402
+from grand3d.generate import Decoding, ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter, start_from  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.prompts import dialogue  # noqa: E402
@@ -151,7 +151,7 @@ def test_shared_prefix_with_coord_tokens_equals_separate_samples(base):
 def test_ask_in_coord_tokens_answers_every_question(base):
     model, tokenizer = load_base(base, serializer="coord")
     data = make_data(1, 3, 4)
-    replies = list(ask(model, tokenizer, PROMPT, data, data.samples, max_new_tokens=8))
+    replies = list(ask(model, tokenizer, PROMPT, data, data.samples, Decoding(8)))
     assert {reply.sample_id for reply in replies} == {sample.sample_id for sample in data.samples}
     assert model.config._attn_implementation == ATTENTION
 

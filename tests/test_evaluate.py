@@ -36,7 +36,10 @@ def tiny_predict(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(evaluate, "load_model", lambda name, dtype="fp32": (*tiny_base, PromptConfig()))
 
     def run(data: Data, out: Path, **options: Any) -> evaluate.Predicted:
-        return evaluate.predict("base:tiny", data, out, **({"max_new_tokens": 4} | options))
+        from grand3d.generate import Decoding
+
+        tokens = options.pop("max_new_tokens", 4)
+        return evaluate.predict("base:tiny", data, out, Decoding(tokens, constrained=False), **options)
 
     return run
 

@@ -79,9 +79,7 @@ def run(base: Any, kind: str, num: int, count: int, limit: int, sampling: Sampli
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [60, 100])
-def test_constrained_replies_of_a_random_model_are_valid(
-    tiny_base: Any, lengths: list[int], kind: str, limit: int
-) -> None:
+def test_constrained_replies_of_a_random_model_are_valid(tiny_base: Any, lengths: list[int], kind: str, limit: int) -> None:
     for num, sampling in itertools.product((1, 12, 100), (Sampling(), Sampling(1.0, 1.0, 7))):
         replies = run(tiny_base, kind, num, 4, limit, sampling)
         assert len(replies) == 4
@@ -130,5 +128,5 @@ def test_a_reply_the_grammar_allows_is_the_one_the_model_writes_freely(tiny_base
     model, tokenizer = tiny_base
     requests = questions(6, 3)
     free = sorted(generate(model, tokenizer, requests, 12))
-    anything = 'start: /(.|\\n)*/'
+    anything = "start: /(.|\\n)*/"
     assert sorted(generate(model, tokenizer, requests, 12, grammars=[anything] * 6)) == free

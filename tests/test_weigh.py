@@ -20,7 +20,7 @@ from grand3d.grammar import reply_grammar  # noqa: E402
 from grand3d.tokens import text_ids  # noqa: E402
 
 NUM = 12
-OBJECTS = Choice((markup.ANSWER, "</p>["), tuple(f"<obj_{k}>]" for k in range(NUM)) + ("]",), markup.ANSWER_END)
+OBJECTS = Choice((markup.ANSWER, "</p>["), (*(f"<obj_{k}>]" for k in range(NUM)), "]"), markup.ANSWER_END)
 
 
 def by_hand(model: Any, context: list[int], sequences: list[list[int]]) -> list[float]:
@@ -64,7 +64,9 @@ def test_choose_between_yes_and_no_begins_at_the_reply(tiny_base: Any) -> None:
     grammar = reply_grammar("existence", [])
     for index, text, finished, chances in choose(model, tokenizer, requests, [choice] * 4, [grammar] * 4, 8):
         context = requests[index].prefix + requests[index].suffix
-        assert chances == pytest.approx(by_hand(model, context, [text_ids(tokenizer, way) for way in choice.candidates]), rel=1e-4)
+        assert chances == pytest.approx(
+            by_hand(model, context, [text_ids(tokenizer, way) for way in choice.candidates]), rel=1e-4
+        )
         assert finished and text == choice.candidates[chances.index(max(chances))]
 
 
@@ -72,7 +74,9 @@ def test_requests_without_a_choice_are_answered_as_ever(tiny_base: Any) -> None:
     model, tokenizer = tiny_base
     requests = questions(3, 4)
     grammars = [reply_grammar("text", ["obj_0"])] * 3
-    mixed = {i: (text, done, ways) for i, text, done, ways in choose(model, tokenizer, requests, [None, OBJECTS, None], grammars, 12)}
+    mixed = {
+        i: (text, done, ways) for i, text, done, ways in choose(model, tokenizer, requests, [None, OBJECTS, None], grammars, 12)
+    }
     plain = {i: (text, done) for i, text, done in generate(model, tokenizer, requests, 12, grammars=grammars)}
     assert {i: row[:2] for i, row in mixed.items()} == plain and all(row[2] == [] for row in mixed.values())
 

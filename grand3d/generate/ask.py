@@ -8,12 +8,19 @@ from typing import Any
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.generate.decode import GREEDY, MAX_NEW_TOKENS, Sampling, generate, prompt_limit
+from grand3d.generate.decode import Times, choose, generate, prompt_limit
+from grand3d.generate.sampling import Decoding
+from grand3d.generate.weigh import Choice
+from grand3d.grammar import KINDS, reply_grammar
+from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
 from grand3d.serial import SceneText, fit_scene
 from grand3d.tokens import Encoded, counter, encode, scene_budget
+
+Row = tuple[Sample, SceneText, Encoded]
+DECODING = Decoding()
 
 
 def ask(
@@ -22,26 +29,51 @@ def ask(
     prompt: PromptConfig,
     data: Data,
     samples: Sequence[Sample],
-    max_new_tokens: int = MAX_NEW_TOKENS,
-    batch_size: int = 96,
-    sampling: Sampling = GREEDY,
+    decoding: Decoding = DECODING,
     rejects: Rejects | None = None,
+    times: Times | None = None,
 ) -> Iterator[Reply]:
     """Replies to samples, scene by scene, in the order they are done.
 
     Raises:
         GrandError: If a sample does not fit the context, unless ``rejects`` collects it; if no prompt fits beside the reply.
     """
-    limit = prompt_limit(model, prompt.max_tokens, max_new_tokens)
+    limit = prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)
     by_scene: dict[str, list[Sample]] = {}
     for sample in samples:
         by_scene.setdefault(sample.scene_id, []).append(sample)
     for scene_id, questions in by_scene.items():
         rows = encode_questions(tokenizer, data.scenes[scene_id], questions, prompt, limit, rejects)
-        requests = [encoded for _, _, encoded in rows]
-        for index, reply, finished in generate(model, tokenizer, requests, max_new_tokens, batch_size, sampling):
-            sample, text, _ = rows[index]
-            yield Reply(sample.sample_id, scene_id, reply, text.object_ids, finished, text.num_dropped)
+        for index, text, finished, chances in _answers(model, tokenizer, rows, prompt, decoding, times):
+            sample, shown, _ = rows[index]
+            yield Reply(sample.sample_id, scene_id, text, shown.object_ids, finished, shown.num_dropped, tuple(chances))
+
+
+def _answers(
+    model: Any, tokenizer: Any, rows: Sequence[Row], prompt: PromptConfig, decoding: Decoding, times: Times | None
+) -> Iterator[tuple[int, str, bool, list[float]]]:
+    requests = [encoded for _, _, encoded in rows]
+    tokens, batch = decoding.max_new_tokens, decoding.batch_size
+    grammars = None
+    if decoding.constrained:
+        grammars = [
+            reply_grammar(KINDS[sample.task], [f"obj_{k}" for k in range(len(text.object_ids))], prompt.grounding)
+            for sample, text, _ in rows
+        ]
+    if decoding.candidates:
+        choices = [candidates(sample.task, len(text.object_ids)) for sample, text, _ in rows]
+        yield from choose(model, tokenizer, requests, choices, grammars, tokens, batch, times)
+        return
+    for reply in generate(model, tokenizer, requests, tokens, batch, decoding.sampling, grammars=grammars, times=times):
+        yield *reply, []
+
+
+def candidates(task: str, num_objects: int) -> Choice | None:
+    """What the answer of a task is chosen among: the objects and, last, none of them; yes and no; None for other tasks."""
+    if task == "object_reference":
+        ways = (*(f"<obj_{k}>]" for k in range(num_objects)), "]")
+        return Choice((ANSWER, f"{PHRASE_END}["), ways, ANSWER_END)
+    return Choice((), ("Yes", "No"), "") if task == "existence" else None
 
 
 def encode_questions(
@@ -51,7 +83,7 @@ def encode_questions(
     prompt: PromptConfig,
     limit: int,
     rejects: Rejects | None = None,
-) -> list[tuple[Sample, SceneText, Encoded]]:
+) -> list[Row]:
     """Questions about one scene, encoded in at most ``limit`` tokens each.
 
     All see the same scene text, but one that is too long for it: that one sees fewer proposals, those of highest score.

@@ -17,6 +17,7 @@ from torch import Tensor
 from grand3d.errors import GrandError, shown
 from grand3d.generate.cache import Prefix, Rows, inner, read, ready, step
 from grand3d.generate.guide import Grammar, Guide
+from grand3d.generate.sampling import GREEDY, MAX_NEW_TOKENS, Sampling, draw
 from grand3d.generate.weigh import Asked, Choice, weigh
 from grand3d.tokens import Encoded, decode, stop_ids, text_ids
 
@@ -27,36 +28,6 @@ Memory = dict[Ids, Prefix]
 PASS_TOKENS = 16
 JOIN_AT = 0.75  # share of the batch that still goes on when waiting questions join it
 SHRINK_AT = 0.75  # share of the rows that still go on when the ended ones are dropped; dropping copies the others
-
-MAX_NEW_TOKENS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the next token is drawn. Temperature 0 takes the likeliest, always.
-
-    Attributes:
-        temperature: Divides the logits before they are drawn from.
-        top_p: Only the likeliest tokens that together reach this probability are drawn from.
-        seed: Of the draw; the same seed and requests give the same replies.
-    """
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (self.temperature == 0 or 1e-6 <= self.temperature <= 1e6):  # beyond, logits divided by it are no numbers
-            raise GrandError(
-                f"temperature is {self.temperature}, expected 0 (always the likeliest token) or 0.000001 to 1,000,000"
-            )
-        if not 0 < self.top_p <= 1:
-            raise GrandError(f"top_p is {self.top_p}, expected a probability above 0 and up to 1")
-        if not 0 <= self.seed < 2**63:
-            raise GrandError(f"seed is {shown(self.seed)}, expected 0 to {2**63 - 1:,}")
-
-
-GREEDY = Sampling()
 
 
 @dataclass(slots=True)
@@ -385,19 +356,8 @@ def _common(suffixes: list[Ids]) -> int:
 
 
 def _draw(logits: Tensor, rows: Sequence[_Row], sampling: Sampling) -> list[int]:
-    """One token a row, drawn from what its grammar allows."""
-    logits = logits.float().cpu()
-    if rows[0].guide is not None:
-        logits = logits.masked_fill(~torch.stack([row.guide.mask() for row in rows]), -torch.inf)
-    chances, order = torch.softmax(logits / sampling.temperature, -1), None
-    if sampling.top_p < 1:
-        chances, order = chances.sort(-1, descending=True)
-        before = chances.cumsum(-1) - chances
-        chances[before >= sampling.top_p] = 0  # the likeliest has nothing before it and always stays
-    reached = chances.double().cumsum(-1)
-    points = torch.stack([torch.rand(1, generator=row.draw, dtype=torch.double) for row in rows]) * reached[:, -1:]
-    picked = torch.searchsorted(reached, points, right=True).clamp_(max=logits.shape[1] - 1)
-    return (picked if order is None else order.gather(-1, picked)).squeeze(-1).tolist()
+    allowed = None if rows[0].guide is None else torch.stack([row.guide.mask() for row in rows])
+    return draw(logits, allowed, [row.draw for row in rows], sampling)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ vocabulary built. Tokens that the grammar leaves no choice about, as most of a t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -140,11 +140,22 @@ def _close(matcher: Any, pieces: list[list[int]]) -> list[int]:
     for _ in range(_MANY):
         if matcher.is_accepting() or matcher.is_stopped():
             return tokens
-        new = matcher.compute_ff_tokens() or next((piece for piece in pieces if matcher.validate_tokens(piece) == len(piece)), [])
+        new = matcher.compute_ff_tokens()
+        if not new:
+            allowed = [piece for piece in pieces if matcher.validate_tokens(piece) == len(piece)]
+            new = next((piece for piece in allowed if _ends(matcher, piece)), allowed[0] if allowed else [])
         if not new or matcher.try_consume_tokens(new) != len(new):
             break
         tokens += new
     raise GrandError("the grammar of replies has a state that no reply can end from; this is a fault of the library")
+
+
+def _ends(matcher: Any, piece: list[int]) -> bool:
+    """Whether a reply is whole behind this piece."""
+    matcher.try_consume_tokens(piece)
+    whole = matcher.is_accepting()
+    matcher.rollback(len(piece))
+    return whole
 
 
 def _words(tokenizer: Any, num_words: int) -> tuple[Any, list[list[int]]]:
@@ -161,8 +172,3 @@ def _words(tokenizer: Any, num_words: int) -> tuple[Any, list[list[int]]]:
         pieces = [words.tokenize_str(piece) for piece in _CLOSING] + [words.tokenize_bytes(piece) for piece in _BYTES]
         made[num_words] = words, [piece for piece in pieces if piece]
     return made[num_words]
-
-
-def allowed_tokens(guides: Iterator[Guide] | list[Guide]) -> Tensor:
-    """Masks of several replies, (replies, vocabulary)."""
-    return torch.stack([guide.mask() for guide in guides])
