@@ -195,7 +195,8 @@ def test_rejected_rows_are_kept_when_convert_fails(run: Run, tmp_path: Path) -> 
     question = {"conversations": [{"from": "human", "value": "Is there a desk?\n<image>"}], "question_type": "random"}
     row = question | {"template": "t1", "id": "1", "scene_id": "s9", "ground_truth_answer": "no"}
     (tmp_path / "graphs.json").write_text('{"s1": {"obj_0": {"category": "desk", "centroid": [0, 0, 0], "extent": [1, 1, 1]}}}')
-    (tmp_path / "questions.json").write_text(json.dumps([row]))
+    good = row | {"id": "2", "scene_id": "s1"}
+    (tmp_path / "questions.json").write_text(json.dumps([row, good]))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
     argv = ["convert", "pope", tmp_path / "out", "--skip-bad", "--questions", tmp_path / "questions.json"]
