@@ -132,7 +132,7 @@ def test_scene_without_true_objects_is_named(run: Run, folder: Path) -> None:
 
 def test_score_of_replies_to_other_data_is_refused(run: Run, tiny: None, folder: Path, tmp_path: Path) -> None:
     replies, note = tmp_path / "r.jsonl", tmp_path / "r.jsonl.run.json"
-    run("predict", "base:tiny", folder, replies, "--max-new-tokens", 2)
+    run("predict", "base:tiny", folder, replies, "--max-new-tokens", 2, "--unconstrained")
     assert run("score", "synth", folder, replies)[0] == 0
     rewrite(folder / "samples.jsonl", 1, answer="No", target_ids=[])
     code, out, err = run("score", "synth", folder, replies)
@@ -147,7 +147,9 @@ def test_score_of_replies_to_other_data_is_refused(run: Run, tiny: None, folder:
 def test_score_with_skip_bad_takes_the_replies_to_what_it_leaves_out(run: Run, tiny: None, folder: Path, tmp_path: Path) -> None:
     rewrite(folder / "samples.jsonl", 0, task="guessing")  # not asked
     rewrite(folder / "samples.jsonl", 1, answer="Perhaps")  # asked, but cannot be scored
-    assert run("predict", "base:tiny", folder, tmp_path / "r.jsonl", "--max-new-tokens", 2, "--skip-bad")[0] == 0
+    assert (
+        run("predict", "base:tiny", folder, tmp_path / "r.jsonl", "--max-new-tokens", 2, "--unconstrained", "--skip-bad")[0] == 0
+    )
     assert len(load_replies(tmp_path / "r.jsonl")) == 3
     code, out, _ = run("score", "synth", folder, tmp_path / "r.jsonl", "--skip-bad")
     assert code == 0 and out.startswith("synth: n 2, ") and "rejected rows 2" in out
