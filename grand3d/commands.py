@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grand3d import repl
+from grand3d import processes, repl
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
@@ -25,6 +25,7 @@ from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import Rejects
 from grand3d.prompts import dialogue
+from grand3d.replies import refuse_stale
 from grand3d.report import render
 from grand3d.sample import TASKS, Data, load_data, load_replies, save_data
 from grand3d.scene import Scene
@@ -152,15 +153,15 @@ def train(options: argparse.Namespace) -> None:
             return evaluate.heldout(model, tokenizer, heldout, config.prompt, rejects)
 
     adapter = training.train(config, out, options.resume, figures, options.skip_bad)
-    if os.environ.get("RANK", "0") == "0":
+    if processes.number() == 0:
         for cause, number in rejects.counts().items():
             _say(f"left out of the held-out data: {number} x {cause}")
         _say(f"adapter: {adapter}")
 
 
 def predict(options: argparse.Namespace) -> None:
-    rejects = Rejects(options.skip_bad)
-    with _keeping(rejects, options.replies):
+    rejects, first = Rejects(options.skip_bad), processes.number() == 0
+    with _keeping(rejects, options.replies) if first else contextlib.nullcontext():
         data = load_data(options.data, rejects)
         _refuse_no_samples(options.data, data)
         decoding = _decoding(options)
@@ -176,6 +177,8 @@ def predict(options: argparse.Namespace) -> None:
             options.limit,
             rejects,
         )
+        if not first:
+            return
         kept = f", {done.num_kept} were there" if done.num_kept else ""
         cut = f", {done.num_unfinished} cut at {options.max_new_tokens} tokens" if done.num_unfinished else ""
         dropped = f", {done.num_dropped} objects left out of prompts" if done.num_dropped else ""
@@ -196,7 +199,7 @@ def score(options: argparse.Namespace) -> None:
         data = load_data(options.data, rejects, unscorable(tasks))
         # what only a score leaves out was asked all the same
         asked = load_data(options.data, Rejects(skip_bad=True)) if rejects.rows else data
-        evaluate.refuse_stale(options.replies, asked)
+        refuse_stale(options.replies, asked)
         if options.bench == "pope":  # which also reads the result files of the public script
             replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
         else:

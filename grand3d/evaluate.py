@@ -5,30 +5,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import json
 import os
 import sys
 import time
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from grand3d import processes
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
-from grand3d.errors import GrandError, import_extra, place, shown, unusable
-from grand3d.files import Rejects, read_json, write_json
-from grand3d.sample import Data, Reply, Sample, load_replies, reply_to_dict, sample_to_dict
-from grand3d.scene import scene_to_dict
+from grand3d.errors import GrandError, import_extra, place, shown
+from grand3d.files import Rejects
+from grand3d.replies import data_hash, join, only_writer, part_of, resume
+from grand3d.sample import Data, Reply, Sample
 
 if TYPE_CHECKING:
     from grand3d.generate import Decoding
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 BASE = "base:"
 HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
@@ -69,7 +64,8 @@ def load_model(name: str, dtype: str = "fp32") -> tuple[Any, Any, PromptConfig]:
         prompt = PromptConfig()
     else:
         model, tokenizer, prompt = load_adapter(name, dtype=dtype)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, prompt
+    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    return model.to(device), tokenizer, prompt
 
 
 def predict(
@@ -85,6 +81,7 @@ def predict(
     """Write one reply for each sample of the data to a replies file; an interrupted run goes on where it stopped.
 
     Beside the file lies ``<out>.run.json``, which says what made it. A half-written last line is cut off and done again.
+    Processes that a launcher started together (``accelerate launch``, ``torchrun``) share the scenes out among them.
 
     Args:
         adapter: See ``load_model``.
@@ -112,62 +109,53 @@ def predict(
         "prompt": to_dict(prompt),
         "dtype": dtype,
     } | {key: value for key, value in asdict(decoding).items() if key != "batch_size"}
+    rank, size = processes.number(), processes.count()
     wanted = _first(data.samples, num_scenes, num_samples)
+    with only_writer(out) if rank == 0 else contextlib.nullcontext() as write:
+        done = resume(out, about, data) if rank == 0 else None
+        done = processes.from_first(done)
+        left = [sample for sample in wanted if sample.sample_id not in done]
+        num_kept = len(wanted) - len(left)
+        rejects = rejects if rejects is not None else Rejects()
+        known = len(rejects.rows)
+        with only_writer(part_of(out, rank)) if size > 1 else contextlib.nullcontext(write) as write:
+            counts = _write(
+                ask(model, tokenizer, prompt, data, share(left, rank, size), decoding, rejects), write, len(left), size
+            )
+        every = processes.from_all((counts, rejects.rows[known:]))
+        if rank == 0:
+            join(out)
+            for _, rows in every[1:]:
+                rejects.rows += rows
+    num_new, num_unfinished, num_dropped = (sum(column) for column in zip(*(counts for counts, _ in every), strict=True))
+    return Predicted(num_new, num_kept, num_unfinished, num_dropped)
+
+
+def _write(replies: Iterator[Reply], write: Callable[[Reply], None], total: int) -> tuple[int, int, int]:
+    """Replies written, of them unfinished, and objects left out of their scenes."""
     num_new = num_unfinished = 0
     dropped: dict[str, int] = {}
-    with _only_writer(out) as write:
-        done = _resume(out, about, data)
-        samples = [sample for sample in wanted if sample.sample_id not in done]
-        progress = _progress(len(wanted), len(wanted) - len(samples))
-        try:
-            for reply in ask(model, tokenizer, prompt, data, samples, decoding, rejects):
-                write(reply)
-                progress(1)
-                num_new += 1
-                num_unfinished += not reply.finished
-                dropped[reply.scene_id] = reply.num_dropped
-        finally:
-            progress(0)
-    return Predicted(num_new, len(wanted) - len(samples), num_unfinished, sum(dropped.values()))
-
-
-@contextlib.contextmanager
-def _only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
-    """Puts replies at the end of the file, each at once, while a second run is kept out of it."""
+    progress = _progress(total)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        file = open(out, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
-    except (OSError, ValueError) as error:
-        raise unusable(out, error, "written") from None
-
-    def write(reply: Reply) -> None:
-        try:
-            file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
-            file.flush()
-        except OSError as error:
-            raise unusable(out, error, "written") from None
-
-    try:
-        _lock(file, out)
-        yield write
+        for reply in replies:
+            write(reply)
+            progress(1)
+            num_new += 1
+            num_unfinished += not reply.finished
+            dropped[reply.scene_id] = reply.num_dropped
     finally:
-        try:
-            file.close()
-        except OSError as error:
-            raise unusable(out, error, "written") from None
+        progress(0)
+    return num_new, num_unfinished, sum(dropped.values())
 
 
-def _lock(file: IO[str], out: Path) -> None:
-    reason = "this system has no locks"
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            raise GrandError(f"{place(out)}: another run is writing to it; wait for its end, or give another file") from None
-        except OSError as error:  # some network file systems have no locks; a single run is still fine there
-            reason = error.strerror or str(error)
-    warnings.warn(f"{place(out)}: cannot be locked ({reason}); see to it that no second run writes to it", stacklevel=2)
+def share(samples: Sequence[Sample], rank: int, size: int) -> list[Sample]:
+    """What one of ``size`` processes answers: whole scenes, so that the numbers of samples differ little."""
+    counts = Counter(sample.scene_id for sample in samples)
+    loads, owner = [0] * size, {}
+    for scene_id, count in sorted(counts.items(), key=lambda item: -item[1]):
+        owner[scene_id] = loads.index(min(loads))
+        loads[owner[scene_id]] += count
+    return [sample for sample in samples if owner[sample.scene_id] == rank]
 
 
 def _first(samples: Sequence[Sample], num_scenes: int | None, num_samples: int | None) -> list[Sample]:
@@ -215,16 +203,6 @@ def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig, reject
     return figures
 
 
-def data_hash(data: Data) -> str:
-    """A short hash of scenes and samples, the same wherever the folder lies."""
-    digest = hashlib.sha256()
-    for scene in data.scenes.values():
-        digest.update(json.dumps(scene_to_dict(scene), sort_keys=True).encode())
-    for sample in data.samples:
-        digest.update(json.dumps(sample_to_dict(sample), sort_keys=True).encode())
-    return digest.hexdigest()[:16]
-
-
 def _weights_hash(model: Any) -> str:
     """A short hash of the first numbers of every weight: tells models apart, not every single number of them."""
     digest = hashlib.sha256()
@@ -233,84 +211,14 @@ def _weights_hash(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
-    """Sample ids that have a reply already; a half-written last line is cut off."""
-    if out.exists() and not out.is_file():  # reading a device might never end
-        raise GrandError(f"{out}: is a {'folder' if out.is_dir() else 'device or pipe'}, expected a file for the replies")
-    note = _note(out)
-    if out.exists() and out.stat().st_size:
-        if not note.exists():
-            raise GrandError(f"{out}: holds something, and no {note.name} beside it says what wrote it; give another file")
-        before = _read_note(note)
-        changed = [
-            f"{key} was {shown(before.get(key))}, is {shown(value)}"
-            for key, value in about.items()
-            if before.get(key) != value and key != "adapter"  # the weights say which it was, wherever its folder lies now
-        ]
-        if changed:
-            raise GrandError(f"{out}: holds replies of another run ({'; '.join(changed)}); give another file")
-        _cut_last_line(out)
-    else:
-        write_json(note, about)
-    done = {reply.sample_id for reply in load_replies(out)} if out.exists() else set()
-    strangers = done - {sample.sample_id for sample in data.samples}
-    if strangers:
-        raise GrandError(f"{out}: {len(strangers)} replies are to samples that the data do not hold (first: {min(strangers)})")
-    return done
-
-
-def refuse_stale(replies: str | Path, data: Data) -> None:
-    """Refuse replies that were made for other data. Where no ``<replies>.run.json`` says what they were made for, as beside
-    those of other programs, nothing is refused.
-
-    Args:
-        data: As ``predict`` would be given them.
-
-    Raises:
-        GrandError: If the note names other data, or says nothing.
-    """
-    note = _note(replies)
-    if not note.exists():
-        return
-    made_for, now = _read_note(note).get("data"), data_hash(data)
-    if made_for != now:
-        raise GrandError(
-            f"{place(replies)}: the replies were made for other data: {note.name} says {shown(made_for)}, these data are "
-            f"{shown(now)}, expected the same. Were the data made anew or changed? Run predict again into another file; to "
-            f"score these replies all the same, move {note.name} away"
-        )
-
-
-def _note(replies: str | Path) -> Path:
-    """The file that says what made replies."""
-    return Path(f"{replies}.run.json")
-
-
-def _read_note(note: Path) -> dict[str, Any]:
-    about = read_json(note)
-    if not isinstance(about, dict):
-        raise GrandError(
-            f"{place(note)}: holds {shown(about)}, expected the JSON object that predict writes beside its replies; "
-            "give another replies file"
-        )
-    return about
-
-
-def _cut_last_line(path: Path) -> None:
-    with open(path, "rb+") as file:
-        raw = file.read()
-        whole = raw.rfind(b"\n") + 1
-        if not raw.startswith(b"{") or (not whole and b"\r" in raw):  # packed, or other line ends: not ours to cut
-            raise GrandError(f"{path}: does not begin with a line of JSON; left as it is. Unpack it or name another file")
-        file.truncate(whole)
-
-
-def _progress(total: int, done: int) -> Callable[[int], None]:
+def _progress(total: int) -> Callable[[int], None]:
     """Call it with 1 for each reply and with 0 at the end: a bar on a terminal, else a line every half minute."""
+    if processes.number():  # the first one speaks for all, whose shares are alike
+        return lambda num: None
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        bar = tqdm(total=total, initial=done, unit=" replies", dynamic_ncols=True)
+        bar = tqdm(total=total, unit=" replies", dynamic_ncols=True)
         return lambda num: bar.update(num) if num else bar.close()
     start = last = time.monotonic()
     count = 0
@@ -322,6 +230,6 @@ def _progress(total: int, done: int) -> Callable[[int], None]:
         if count and (now - last >= 30 or not num):
             last = now
             rate = count / max(now - start, 1e-9)
-            print(f"{done + count} of {total} replies, {rate:.1f} a second", file=sys.stderr, flush=True)
+            print(f"{count} of {total} replies, {rate:.1f} a second", file=sys.stderr, flush=True)
 
     return step

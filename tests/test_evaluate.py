@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from grand3d import evaluate, figures
+from grand3d import replies as replies_file
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
@@ -144,7 +145,7 @@ def test_predict_onto_a_full_disk_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").symlink_to("/dev/full")
     with (
         pytest.raises(GrandError, match=r"r\.jsonl: cannot be written \(No space left on device\)"),
-        evaluate._only_writer(tmp_path / "r.jsonl") as write,
+        replies_file.only_writer(tmp_path / "r.jsonl") as write,
     ):
         write(Reply("a", "s", "Yes"))
 
@@ -271,7 +272,11 @@ def test_read_count_takes_the_first_number_and_no_id(text: str, count: int | Non
 
 
 def test_data_hash_tells_data_apart(rooms: Data) -> None:
-    assert evaluate.data_hash(rooms) == evaluate.data_hash(make_data(3, 11, 6)) != evaluate.data_hash(make_data(3, 12, 6))
+    assert (
+        replies_file.data_hash(rooms)
+        == replies_file.data_hash(make_data(3, 11, 6))
+        != replies_file.data_hash(make_data(3, 12, 6))
+    )
 
 
 def test_table_shows_intervals_and_gaps() -> None:
@@ -318,7 +323,7 @@ def test_predict_where_there_are_no_locks_says_so_once_and_goes_on(
         raise OSError(errno.ENOLCK, "No locks available")
 
     fake = None if missing else SimpleNamespace(flock=none, LOCK_EX=2, LOCK_NB=4)
-    monkeypatch.setattr(evaluate, "fcntl", fake)
+    monkeypatch.setattr(replies_file, "fcntl", fake)
     with pytest.warns(UserWarning, match=r"r\.jsonl: cannot be locked \(.*lock.*\); see to it that no second run") as said:
         assert tiny_predict(rooms, tmp_path / "r.jsonl", num_samples=2).num_new == 2
     assert len(said) == 1
@@ -336,14 +341,14 @@ def test_resume_of_a_packed_replies_file_leaves_it_whole(tmp_path: Path) -> None
     packed = gzip.compress(b'{"sample_id": "a"}\n' * 9, mtime=0) + b"\nrest"
     path.write_bytes(packed)
     with pytest.raises(GrandError, match="left as it is"):
-        evaluate._cut_last_line(path)
+        replies_file.cut_last_line(path)
     assert path.read_bytes() == packed
 
 
 def test_resume_of_a_half_written_first_line_starts_anew(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_bytes(b'{"sample_id": "a", "sc')
-    evaluate._cut_last_line(path)
+    replies_file.cut_last_line(path)
     assert path.read_bytes() == b""
 
 

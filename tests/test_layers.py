@@ -26,7 +26,7 @@ LAYERS = (
     "serial",
     "prompts",
     "convert synth bench grammar",
-    "figures",
+    "figures replies processes",
     "tokens layout lora journal weights embeddings",
     "kernels",
     "attention",
