@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed (extra train)")
 
-from grand3d.evaluate import share  # noqa: E402
-from grand3d.replies import join, part_of  # noqa: E402
-from grand3d.sample import Reply, Sample, load_replies, save_data, save_replies  # noqa: E402
-from grand3d.synth import make_data  # noqa: E402
+from grand3d.evaluate import share
+from grand3d.replies import join, part_of
+from grand3d.sample import Reply, Sample, load_replies, save_data, save_replies
+from grand3d.synth import make_data
 
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--rdzv-backend=c10d"]
 LAUNCH += ["--rdzv-endpoint=127.0.0.1:0", "-m", "grand3d", "predict", "base:tiny"]
@@ -75,7 +75,7 @@ def test_two_processes_killed_and_started_again_answer_every_question_once(tmp_p
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
         seen = lines
-    assert 0 < seen
+    assert seen > 0
     run = launch(tmp_path / "data", out)
     text, _ = run.communicate(timeout=170)
     assert run.returncode == 0, text.decode()
