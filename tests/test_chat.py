@@ -290,9 +290,7 @@ def test_run_shows_a_reference_with_the_answer_first(talk: Any, script: Script) 
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_run_goes_on_after_a_silly_command_and_ends_with_2(
-    talk: Any, script: Script, line: str, word: str, as_json: bool
-) -> None:
+def test_run_goes_on_after_a_silly_command_and_ends_with_2(talk: Any, script: Any, line: str, word: str, as_json: bool) -> None:
     out, err = talk(f"{line}\nstill there?\n", code=2, as_json=as_json)
     if as_json:
         wrong, answer = map(json.loads, out.splitlines())
