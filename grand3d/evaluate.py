@@ -119,9 +119,8 @@ def predict(
         rejects = rejects if rejects is not None else Rejects()
         known = len(rejects.rows)
         with only_writer(part_of(out, rank)) if size > 1 else contextlib.nullcontext(write) as write:
-            counts = _write(
-                ask(model, tokenizer, prompt, data, share(left, rank, size), decoding, rejects), write, len(left), size
-            )
+            own = share(left, rank, size)
+            counts = _write(ask(model, tokenizer, prompt, data, own, decoding, rejects), write, len(own))
         every = processes.from_all((counts, rejects.rows[known:]))
         if rank == 0:
             join(out)
