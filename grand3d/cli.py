@@ -225,7 +225,19 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     form.add_argument("--markdown", action="store_true", help="tables in Markdown")
     table = "scanrefer only: ScanNet's label table, for rows by the official unique/multiple rule"
     sub.add_argument("--labels", metavar="TSV", help=table)
+    sub.add_argument(
+        "--calibration", metavar="FILE", help="decide again by what calibrate wrote (replies of predict --candidates)"
+    )
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD.replace("<output>", "<replies>.score"))
+
+    sub = command(
+        "calibrate",
+        "fit how far the probabilities of replies may be believed, on held-out data",
+        "grand3d calibrate data/heldout chosen.jsonl calibration.json",
+    )
+    sub.add_argument("data", help="data folder, neither learnt from nor to be reported")
+    sub.add_argument("replies", help="replies to it, of predict --candidates")
+    sub.add_argument("out", help="file to write, for score --calibration")
 
     sub = command("chat", "talk about a scene", "grand3d chat demo")
     sub.add_argument("scene", help="demo, a scenes.jsonl, a graph .json, or a data folder; PLACE:SCENE_ID names one")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grand3d import processes, repl
+from grand3d import calibration, processes, repl
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
@@ -205,10 +205,22 @@ def score(options: argparse.Namespace) -> None:
         else:
             replies = load_replies(options.replies, rejects)
         replies = own_replies(options.replies, data, replies, rejects)
+        if options.calibration is not None:
+            found = calibration.load_calibration(options.calibration)
+            tasks_of = {sample.sample_id: sample.task for sample in data.samples}
+            replies = [calibration.apply(reply, tasks_of.get(reply.sample_id, ""), found) for reply in replies]
         report = evaluate.score(options.bench, data, replies, options.missing, **extra)
         if rejects.rows:
             report["counts"]["rejected_rows"] = len(rejects.rows)
         print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
+
+
+def calibrate(options: argparse.Namespace) -> None:
+    data = load_data(options.data)
+    found = calibration.fit(data, own_replies(options.replies, data, load_replies(options.replies), Rejects()))
+    calibration.save_calibration(options.out, found)
+    temperatures = ", ".join(f"{task} {value:.2f}" for task, value in found.temperature.items())
+    _say(f"{options.out}: temperature {temperatures}; none below {found.none_below}, also above {found.also_above}")
 
 
 def chat(options: argparse.Namespace) -> int:

@@ -86,3 +86,29 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Any], level: float = 0.9
     values = np.asarray(values, np.float64)
     columns = np.stack([values, np.ones_like(values)], axis=-1)
     return bootstrap(columns, clusters, lambda sums: sums[:, 0] / sums[:, 1], level, seed=seed)
+
+
+def reliability(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> list[dict[str, Any]]:
+    """A reliability diagram as rows: bins of equal width with something in them, each with n, mean confidence and accuracy."""
+    confidence, correct = np.asarray(confidence, np.float64), np.asarray(correct, np.float64)
+    index = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
+    rows = []
+    for k in np.unique(index):
+        inside = index == k
+        rows.append(
+            {
+                "from": k / num_bins,
+                "to": (k + 1) / num_bins,
+                "n": int(inside.sum()),
+                "confidence": float(confidence[inside].mean()),
+                "accuracy": float(correct[inside].mean()),
+            }
+        )
+    return rows
+
+
+def calibration_error(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> float:
+    """Expected calibration error (Naeini et al., 2015): mean gap between confidence and accuracy over bins of equal width."""
+    rows = reliability(confidence, correct, num_bins)
+    total = sum(row["n"] for row in rows)
+    return sum(row["n"] * abs(row["confidence"] - row["accuracy"]) for row in rows) / total if total else math.nan

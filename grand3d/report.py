@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LOW, HIGH = "_low", "_high"
-TITLES = {"rows": "Replies", "baselines": "Without a model", "paper": "As published"}
+TITLES = {"rows": "Replies", "confidence": "How sure, how right", "baselines": "Without a model", "paper": "As published"}
 
 
 def render(report: Mapping[str, Any], markdown: bool = False) -> str:
     """A report's counts, rules and tables as text; intervals stand behind their figures in brackets."""
     counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report["counts"].items())
+    if report.get("ece") is not None:
+        counts += f", expected calibration error {report['ece']:.1f}"
     parts = [f"{report['benchmark']}: {counts}"]
     for key, title in TITLES.items():
         if report.get(key):

@@ -26,7 +26,7 @@ LAYERS = (
     "serial",
     "prompts",
     "convert synth bench grammar",
-    "figures replies processes",
+    "figures replies processes calibration",
     "tokens layout lora journal weights embeddings",
     "kernels",
     "attention",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grand3d.errors import GrandError
 from grand3d.files import shown
+from grand3d.metrics import calibration_error, reliability
 from grand3d.sample import Data, Reply, Sample
 
 MISSING = ("wrong", "skip")
@@ -78,3 +80,17 @@ def percent(value: float) -> float | None:
 def percents(rates: Mapping[str, float]) -> dict[str, float | None]:
     """:func:`percent` of every value."""
     return {name: percent(value) for name, value in rates.items()}
+
+
+def reliability_of(replies: Sequence[Reply | None], right: Sequence[bool]) -> dict[str, Any]:
+    """What a report adds where replies carry chances: the reliability of the likeliest answer's chance, and the expected
+    calibration error; nothing otherwise.
+    """
+    sure = [
+        (max(reply.chances), bool(hit)) for reply, hit in zip(replies, right, strict=True) if reply is not None and reply.chances
+    ]
+    if not sure:
+        return {}
+    chances, hits = zip(*sure, strict=True)
+    rows = [row | percents({key: row[key] for key in ("confidence", "accuracy")}) for row in reliability(chances, hits)]
+    return {"confidence": rows, "ece": percent(calibration_error(chances, hits))}

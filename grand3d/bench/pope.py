@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
-from grand3d.bench.common import pair, percent, percents
+from grand3d.bench.common import pair, percent, percents, reliability_of
 from grand3d.bench.nouns import forms, words
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, field, read_bytes, read_json, shown
@@ -119,6 +119,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         open_ones = [value is None and (reply is None or rule != "strict") for value, (_, reply) in zip(said, pairs, strict=True)]
         counts[f"unknown_{rule}"] = said.count(None)
         rows += [{"rule": rule} | row for row in _rows(samples, said, open_ones)]
+    right = [reply is not None and read_words(reply.text) is _is_yes(sample) for sample, reply in pairs]
     return {
         "benchmark": "pope",
         "counts": counts,
@@ -132,7 +133,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "rows": rows,
         "baselines": baselines(replace(data, samples=tuple(samples))),
         "paper": list(PAPER),
-    }
+    } | reliability_of([reply for _, reply in pairs], right)
 
 
 def _is_yes(sample: Sample) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import boxes, markup
-from grand3d.bench.common import pair, percent
+from grand3d.bench.common import pair, percent, reliability_of
 from grand3d.bench.nouns import first_mention
 from grand3d.errors import GrandError
 from grand3d.files import read_text, shown
@@ -150,6 +150,7 @@ def score(
     figures = {f"acc{round(100 * t)}": overlap >= t for t in THRESHOLDS}
     if data.truth is None:
         figures["acc_id"] = by_id
+    sure = reliability_of([reply for _, reply in pairs], by_id > 0 if data.truth is None else overlap >= THRESHOLDS[0])
     return {
         "benchmark": "scanrefer",
         "counts": counts,
@@ -162,7 +163,7 @@ def score(
         "rows": _rows([sample for sample, _ in pairs], figures, answers, labels),
         "baselines": baselines(replace(data, samples=tuple(sample for sample, _ in pairs)), eps),
         "paper": list(PAPER),
-    }
+    } | sure
 
 
 def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int], one: bool) -> tuple[str, ...] | None:
