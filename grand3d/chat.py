@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from grand3d import markup
 from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
+from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import read_text
 from grand3d.grammar import reply_grammar
@@ -21,7 +22,7 @@ from grand3d.scene import Object, Scene, load_scenes
 from grand3d.serial import SceneText, fit_scene
 
 if TYPE_CHECKING:
-    from grand3d.generate import Decoding, Memory
+    from grand3d.generate import Memory
 
 DEMO = Path(__file__).parent / "data" / "demo_room.jsonl"
 MIN_QUESTION = 64  # tokens that must be left for a question
@@ -85,7 +86,7 @@ class Conversation:
         decoding: Decoding | None = None,
         turns: int = 0,
     ) -> None:
-        from grand3d.generate import Decoding, prompt_limit
+        from grand3d.generate import prompt_limit
 
         if turns < 0:
             raise GrandError(f"turns is {turns}, expected 0 (each question alone) or more")

@@ -14,14 +14,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grand3d import calibration, processes, repl
+from grand3d import calibration, processes, repl, server
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
+from grand3d.decoding import Decoding, Sampling
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import Rejects
 from grand3d.prompts import dialogue
@@ -30,9 +31,6 @@ from grand3d.report import render
 from grand3d.sample import TASKS, Data, load_data, load_replies, save_data
 from grand3d.scene import Scene
 from grand3d.serial import fit_scene
-
-if TYPE_CHECKING:
-    from grand3d.generate import Decoding
 
 
 def synth(options: argparse.Namespace) -> None:
@@ -165,6 +163,8 @@ def predict(options: argparse.Namespace) -> None:
         data = load_data(options.data, rejects)
         _refuse_no_samples(options.data, data)
         decoding = _decoding(options)
+        if not options.adapter.startswith(server.PREFIX):
+            _need_models()
         from grand3d import evaluate
 
         done = evaluate.predict(
@@ -233,6 +233,7 @@ def chat(options: argparse.Namespace) -> int:
 
             if sys.stdin.isatty():
                 _say("loading the model ...")
+            _need_models()
             loaded.extend([*load_model(options.adapter, options.dtype), _decoding(options)])
         model, tokenizer, prompt, decoding = loaded
         return Conversation(model, tokenizer, prompt, scene, decoding, options.turns)
@@ -257,9 +258,6 @@ def _need_models() -> None:
 
 
 def _decoding(options: argparse.Namespace) -> Decoding:
-    _need_models()
-    from grand3d.generate import Decoding, Sampling
-
     sampling = Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
     more = {name: getattr(options, name) for name in ("batch_size", "candidates") if hasattr(options, name)}
     return Decoding(options.max_new_tokens, sampling=sampling, constrained=not options.unconstrained, **more)

@@ -11,19 +11,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grand3d import processes
+from grand3d import processes, server
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
+from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import Rejects
 from grand3d.replies import data_hash, join, only_writer, part_of, resume
 from grand3d.sample import Data, Reply, Sample
-
-if TYPE_CHECKING:
-    from grand3d.generate import Decoding
 
 BASE = "base:"
 HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
@@ -84,7 +83,7 @@ def predict(
     Processes that a launcher started together (``accelerate launch``, ``torchrun``) share the scenes out among them.
 
     Args:
-        adapter: See ``load_model``.
+        adapter: See ``load_model``; or ``openai:MODEL@URL`` for a server (``server.ask_server``), which writes what it likes.
         decoding: How the replies are made; None for the defaults.
         num_scenes: Ask only about the first scenes that samples name; a later run may go on with the rest.
         num_samples: Ask only the first samples (of those scenes).
@@ -94,17 +93,14 @@ def predict(
         GrandError: If the file holds replies of another model, of other settings or to other data, or another run is writing
             to it; or see ``rejects``.
     """
-    from grand3d.generate import Decoding, ask, prompt_limit
-
     out = Path(out)
     if os.path.isdir(out):  # said before the model is loaded
         raise GrandError(f"{place(out)}: is a folder, expected the name of a replies file")
-    model, tokenizer, prompt = load_model(adapter, dtype)
     decoding = decoding or Decoding()
-    prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)  # before there is a file
+    prompt, weights, answer = _answerer(adapter, dtype, decoding)
     about = {
         "adapter": adapter,
-        "weights": _weights_hash(model),
+        "weights": weights,
         "data": data_hash(data),
         "prompt": to_dict(prompt),
         "dtype": dtype,
@@ -120,7 +116,7 @@ def predict(
         known = len(rejects.rows)
         with only_writer(part_of(out, rank)) if size > 1 else contextlib.nullcontext(write) as write:
             own = share(left, rank, size)
-            counts = _write(ask(model, tokenizer, prompt, data, own, decoding, rejects), write, len(own))
+            counts = _write(answer(data, own, decoding, rejects), write, len(own))
         every = processes.from_all((counts, rejects.rows[known:]))
         if rank == 0:
             join(out)
@@ -128,6 +124,20 @@ def predict(
                 rejects.rows += rows
     num_new, num_unfinished, num_dropped = (sum(column) for column in zip(*(counts for counts, _ in every), strict=True))
     return Predicted(num_new, num_kept, num_unfinished, num_dropped)
+
+
+Answer = Callable[[Data, Sequence[Sample], Decoding, Rejects], Iterator[Reply]]
+
+
+def _answerer(adapter: str, dtype: str, decoding: Decoding) -> tuple[PromptConfig, str | None, Answer]:
+    """Prompt settings, a hash of the weights (None behind a server), and what answers samples."""
+    if adapter.startswith(server.PREFIX):
+        return PromptConfig(), None, partial(server.ask_server, server.read_server(adapter), PromptConfig())
+    model, tokenizer, prompt = load_model(adapter, dtype)
+    from grand3d.generate import ask, prompt_limit
+
+    prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)  # before there is a file
+    return prompt, _weights_hash(model), partial(ask, model, tokenizer, prompt)
 
 
 def _write(replies: Iterator[Reply], write: Callable[[Reply], None], total: int) -> tuple[int, int, int]:
@@ -188,7 +198,7 @@ def heldout(model: Any, tokenizer: Any, data: Data, prompt: PromptConfig, reject
     Returns:
         ``n``; ``parsed``, the share of replies that could be read; and one figure for each task there is.
     """
-    from grand3d.generate import Decoding, ask
+    from grand3d.generate import ask
 
     decoding = Decoding(HELDOUT_TOKENS, constrained=False)  # whether replies can be read is among what is learnt
     replies = list(ask(model, tokenizer, prompt, data, data.samples, decoding, rejects))

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from grand3d.config import PromptConfig
+from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.generate.decode import Times, choose, generate, prompt_limit
-from grand3d.generate.sampling import Decoding
 from grand3d.generate.weigh import Choice
 from grand3d.grammar import KINDS, reply_grammar
 from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END

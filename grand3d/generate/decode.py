@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grand3d.decoding import GREEDY, MAX_NEW_TOKENS, Sampling
 from grand3d.errors import GrandError, shown
 from grand3d.generate.cache import Prefix, Rows, inner, read, ready, step
 from grand3d.generate.guide import Grammar, Guide
-from grand3d.generate.sampling import GREEDY, MAX_NEW_TOKENS, Sampling, draw
+from grand3d.generate.sampling import draw
 from grand3d.generate.weigh import Asked, Choice, weigh
 from grand3d.tokens import Encoded, decode, stop_ids, text_ids
 
