@@ -20,10 +20,11 @@ from grand3d.files import Rejects, read_json
 from grand3d.markup import parse
 from grand3d.model import load_tokenizer
 from grand3d.preflight import check_layers, machine_faults, refuse_unknown_tracker
+from grand3d.processes import groups_per_process
 from grand3d.prompts import dialogue, system_text
 from grand3d.serial import added_tokens, fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
-from grand3d.train import groups_per_process, run_state
+from grand3d.train import run_state
 from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}

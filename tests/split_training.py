@@ -2,6 +2,7 @@
 
 python tests/split_training.py OUT DTYPE STEPS QUESTIONS [ROW_TOKENS]       (under torchrun: the same over its processes)
 
+With 0 steps it says the norm of the first step's gradient, by a plain loop over separate samples.
 At its end each process says how many stand-ins it took, for rows that another process had more of.
 """
 
@@ -13,17 +14,34 @@ from typing import Any
 
 import torch
 import transformers
+from accelerate.utils import set_seed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from grand3d import train as training
-from grand3d.config import from_dict
-from grand3d.model import load_base
+from grand3d.config import Config, from_dict
+from grand3d.model import attach_lora, load_base
+from grand3d.stream import Tally, encode_group, open_stream
 
 
 def plain_norm(self: Any, x: torch.Tensor) -> torch.Tensor:
     """Llama's normalisation without its detour through single precision."""
     return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
+def plain_gradient(config: Config) -> float:
+    """Norm of the first step's gradient, sample by sample: the mean over all label tokens of the cross entropy, full logits."""
+    set_seed(config.train.seed)
+    base, tokenizer = training.load_base(config.model.base)
+    model, stream = attach_lora(base, config.lora), open_stream(config)
+    groups = [encode_group(tokenizer, *stream.group(number), config.prompt, Tally()) for number in range(8)]
+    samples = [sample for group in groups for sample in group]
+    num_labels = sum(sum(sample.mask) for sample in samples)
+    for sample in samples:
+        labels = torch.tensor([token if trained else -100 for token, trained in zip(sample.suffix, sample.mask, strict=True)])
+        logits = model(input_ids=torch.tensor([sample.prefix + sample.suffix])).logits[0, len(sample.prefix) - 1 : -1]
+        (torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / num_labels).backward()
+    return float(torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad]).norm())
 
 
 def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> None:
@@ -41,13 +59,17 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> N
         "data": {"synth": {"num_scenes": 50, "seed": 3}, "questions_per_scene": questions, "row_tokens": row_tokens},
         "train": {
             "global_batch": 8,
-            "num_steps": steps,
+            "num_steps": max(steps, 1),
             "warmup_steps": 1,
             "learning_rate": 1e-3,
-            "save_every": steps,
+            "max_grad_norm": 1e9,  # what is clipped has the same norm whatever it was before
+            "save_every": max(steps, 1),
             "seed": 1,
         },
     }
+    if not steps:
+        print(f"plain norm: {plain_gradient(from_dict(config))!r}", flush=True)
+        return
     stand_ins = 0
     make_rows = training._rows
 

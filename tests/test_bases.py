@@ -99,8 +99,9 @@ def gradients(model):
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
 
 
-def test_shared_prefix_of_each_family_equals_separate_samples(base):
-    model, tokenizer = adapted(base)
+@pytest.mark.parametrize("kind", ["lora", "rslora", "dora"])
+def test_shared_prefix_of_each_family_equals_separate_samples(base, kind):
+    model, tokenizer = adapted(base, kind=kind)
     groups = [questions(tokenizer, 0), questions(tokenizer, 1)]
     total = 0.0
     for row in (row for group in groups for row in group):
@@ -138,13 +139,6 @@ def test_life_of_an_adapter_of_each_family(base, tmp_path):
     assert len(replies) == len(data.samples)
 
 
-@pytest.mark.parametrize("kind", ["rslora", "dora"])
-def test_shared_prefix_lora_variants_train_through_packs(base, kind):
-    model, tokenizer = adapted(base, kind=kind)
-    pack_loss(model, make_pack([questions(tokenizer, 0)]), "split")[0].backward()
-    assert all(p.grad.norm() > 0 for name, p in model.named_parameters() if p.requires_grad)
-
-
 def test_a_base_that_caps_its_scores_is_refused():
     shape = transformers.Gemma2Config(
         **SIZES, num_key_value_heads=2, head_dim=16, vocab_size=99, sliding_window=4096, attn_implementation=ATTENTION
@@ -158,5 +152,6 @@ def test_a_base_that_sees_less_far_than_a_sample_is_long_is_refused():
         **SIZES, num_key_value_heads=2, vocab_size=49_200, sliding_window=16, attn_implementation=ATTENTION
     )
     model = transformers.MistralForCausalLM(shape)
-    with pytest.raises(GrandError, match="sees 16 tokens back"):
-        pack_loss(model, make_pack([questions(load_tokenizer("tiny"), 0)]), "split")
+    for back_end in ("split", "dense"):
+        with pytest.raises(GrandError, match="sees 16 tokens back"):
+            pack_loss(model, make_pack([questions(load_tokenizer("tiny"), 0)]), back_end)

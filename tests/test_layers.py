@@ -29,9 +29,9 @@ LAYERS = (
     "tokens layout lora journal weights embeddings",
     "kernels",
     "attention",
-    "checkpoint pack adapter stream",
+    "checkpoint pack adapter stream processes",
     "model",
-    "preflight generate",
+    "preflight generate exactness",
     "train",
     "evaluate report chat checks",
     "plan",
@@ -113,7 +113,7 @@ def test_module_left_of_tokens_needs_no_model_library(path: Path) -> None:
 
 def test_only_training_imports_accelerate() -> None:
     users = {module_name(path) for path in MODULES if "accelerate" in {name.split(".")[0] for name in imports(path)}}
-    assert users <= {"train", "checkpoint"}
+    assert users <= {"train", "checkpoint", "processes"}
 
 
 def run_python(code: str) -> str:

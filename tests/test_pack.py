@@ -149,6 +149,7 @@ def test_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
     [
         ([], "at least one"),
         ([[]], "at least one"),
+        ([[Encoded([1], [2], [True])], [Encoded([], [5, 6], [True, True])]], "empty prefix, at least one token is expected"),
         ([[Encoded([1], [2], [False])]], "no trained token"),
         ([[Encoded([1], [2], [True]), Encoded([9], [2], [True])]], "another scene prefix"),
     ],

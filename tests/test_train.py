@@ -17,10 +17,12 @@ for _name in ("transformers", "peft", "accelerate"):
 from safetensors.torch import load_file  # noqa: E402
 
 from grand3d import checkpoint as checkpoints  # noqa: E402
+from grand3d import processes  # noqa: E402
 from grand3d import train as training  # noqa: E402
 from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.train import groups_per_process, learning_rate, train  # noqa: E402
+from grand3d.processes import groups_per_process, open_accelerator  # noqa: E402
+from grand3d.train import learning_rate, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -249,14 +251,14 @@ def test_accelerator_launched_waits_two_hours(folder, tmp_path, monkeypatch):
         seen.append(settings["kwargs_handlers"])
         return SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None), use_distributed=False)
 
-    monkeypatch.setattr(training, "Accelerator", accelerator)
+    monkeypatch.setattr(processes, "Accelerator", accelerator)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    training._accelerator(config(folder), tmp_path)
+    open_accelerator(config(folder), tmp_path)
     monkeypatch.setenv("LOCAL_RANK", "0")
     for gpu in (False, True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        training._accelerator(config(folder), tmp_path)
+        open_accelerator(config(folder), tmp_path)
     assert seen[0] == []
     assert [(h.backend, h.timeout.total_seconds()) for (h,) in seen[1:]] == [("gloo", 7200.0), ("nccl", 7200.0)]
 
