@@ -3,7 +3,8 @@
 python tests/split_training.py OUT DTYPE STEPS QUESTIONS [ROW_TOKENS]       (under torchrun: the same over its processes)
 
 With 0 steps it says the norm of the first step's gradient, by a plain loop over separate samples.
-At its end each process says how many stand-ins it took, for rows that another process had more of.
+At its end each process says how many stand-ins it took, for rows that another process had more of, and in what number format
+DeepSpeed adds gradients up.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> N
 
         training.load_base = load_double
     config = {
-        "model": {"base": "tiny"},
+        "model": {"base": "tiny", "dtype": "fp32" if dtype == "fp64" else dtype},
         "lora": {"rank": 4, "dropout": 0.0},
         "data": {"synth": {"num_scenes": 50, "seed": 3}, "questions_per_scene": questions, "row_tokens": row_tokens},
         "train": {
@@ -70,8 +71,8 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> N
     if not steps:
         print(f"plain norm: {plain_gradient(from_dict(config))!r}", flush=True)
         return
-    stand_ins = 0
-    make_rows = training._rows
+    stand_ins, sums_in = 0, set()
+    make_rows, take_step = training._rows, training._step
 
     def rows(*args: Any) -> list[tuple[Any, int]]:
         nonlocal stand_ins
@@ -79,9 +80,14 @@ def main(out: str, dtype: str, steps: int, questions: int, row_tokens: int) -> N
         stand_ins += sum(weight == 0 for _, weight in made)
         return made
 
-    training._rows = rows
+    def step(run: Any, number: int) -> dict[str, Any]:
+        optimizer = getattr(run.model, "optimizer", None)  # DeepSpeed's
+        sums_in.update(str(getattr(optimizer, name, None)) for name in ("gradient_accumulation_dtype", "communication_data_type"))
+        return take_step(run, number)
+
+    training._rows, training._step = rows, step
     training.train(from_dict(config), out)
-    print(f"stand-ins: {stand_ins}", flush=True)
+    print(f"stand-ins: {stand_ins}; sums in: {sums_in}", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ HEADS = st.sampled_from([(4, 4), (4, 2), (3, 1)])
 EDGES = [[(1, [1])], [(1, [1]), (1, [1])], [(5, [3, 1, 2])], [(2, [1, 1, 1]), (7, [4])], [(12, [9] * 10)]]
 
 
-def tensors(groups, heads: int = 4, key_heads: int = 2, dtype=torch.float64, seed: int = 0):
+def tensors(groups, heads: int = 4, key_heads: int = 2, dtype=torch.float64, seed: int = 0, width: int = 8):
     generator = torch.Generator().manual_seed(seed)
     total = sum(num_prefix + sum(lengths) for num_prefix, lengths in groups)
-    shapes = ((1, heads, total, 8), (1, key_heads, total, 8), (1, key_heads, total, 8), (1, total, heads, 8))
+    shapes = ((1, heads, total, width), *((1, key_heads, total, width),) * 2, (1, total, heads, width))
     return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
@@ -95,6 +95,36 @@ def test_shared_prefix_split_with_very_unlike_scores_stays_finite():
     *inputs, grad = tensors(groups)
     inputs = [(x.detach() * 60).requires_grad_() for x in inputs]
     compare(run("split", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-9)
+
+
+NEAR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+"""What rounding changes; a token seen or hidden by mistake changes some tenths."""
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize(
+    ("device", "back_end"),
+    [
+        ("cpu", "split"),
+        ("cpu", "dense"),
+        *(pytest.param("cuda", name, marks=pytest.mark.gpu) for name in ("split", "flex", "flash", "dense")),
+    ],
+)
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
+def test_shared_prefix_in_each_number_format_is_near_the_dense_mask_in_double(device, back_end, heads, dtype):
+    try:
+        choose(back_end, torch.device(device), dtype)
+    except GrandError as error:
+        pytest.skip(str(error))
+    groups = [(200, [40, 1, 17, 33]), (31, [5]), (1, [1])]
+    *exact, grad = (x.detach().to(dtype).double().requires_grad_() for x in tensors(groups, *heads, width=64))
+    expected = plain(*exact, groups)
+    inputs = [x.detach().to(device, dtype).requires_grad_() for x in exact]
+    out = attend(MODULE, *inputs, None, scaling=0.3, row=prepare(make_layout(groups), back_end, torch.device(device)))[0]
+    theirs = (expected, *torch.autograd.grad(expected, exact, grad))
+    ours = (out, *torch.autograd.grad(out, inputs, grad.to(device, dtype)))
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.cpu().double() - b).norm() <= NEAR[dtype] * b.norm()
 
 
 def forward(query, key, value, of_query, of_key, causal, scale):

@@ -20,7 +20,9 @@ from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d import processes  # noqa: E402
 from grand3d import train as training  # noqa: E402
 from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
+from grand3d.embeddings import token_ids  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
+from grand3d.model import attach_lora, load_base  # noqa: E402
 from grand3d.processes import groups_per_process, open_accelerator  # noqa: E402
 from grand3d.train import learning_rate, train  # noqa: E402
 
@@ -280,8 +282,34 @@ def test_train_loss_that_is_not_finite_stops_with_a_word(folder, tmp_path, monke
     monkeypatch.setattr(
         training, "pack_loss", lambda model, pack, how: (sum(p.sum() for p in model.parameters()) * float("nan"), 1)
     )
+    steps = []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda *_, **__: steps.append(1))
     with pytest.raises(GrandError, match="step 1: the loss is nan"):
         train(config(folder), tmp_path / "run")
+    assert not steps  # the weights are those before it
+
+
+def test_train_stand_ins_for_rows_of_other_processes_change_nothing(folder, tmp_path, monkeypatch):
+    settings = config(folder, lora__dropout=0, train__num_steps=2)
+    train(settings, tmp_path / "alone")
+    made = []
+    monkeypatch.setattr(training, "largest", lambda accelerator, number: made.append(number) or number + 2)
+    train(settings, tmp_path / "among")
+    assert log(tmp_path / "among", "rows") == log(tmp_path / "alone", "rows") == made
+    for key in ("loss", "grad_norm"):
+        assert log(tmp_path / "among", key) == pytest.approx(log(tmp_path / "alone", key), rel=1e-5)
+
+
+def test_weights_of_new_tokens_do_not_decay():
+    base, tokenizer = load_base("tiny", serializer="coord")
+    settings = from_dict({"lora": {"rank": 2}}).lora
+    plain = training._parts(attach_lora(load_base("tiny")[0], settings), 0.1)
+    assert [part["weight_decay"] for part in plain] == [0.1]
+    model = attach_lora(base, settings, new_tokens=token_ids(tokenizer, "coord"))
+    updates, tokens = training._parts(model, 0.1)
+    assert (updates["weight_decay"], tokens["weight_decay"]) == (0.1, 0.0)
+    assert sum(p.numel() for p in tokens["params"]) == 896 * 64
+    assert len(updates["params"]) == len(plain[0]["params"])
 
 
 def test_train_unknown_tracker_package_names_the_pip_line(folder, tmp_path):

@@ -75,13 +75,29 @@ def test_shared_prefix_step_is_the_same_as_one_row_of_8_as_8_rows_of_1_and_as_2_
         assert off <= tolerance * size, f"{name}: {off / size:.1e}"
 
 
+def need_deepspeed() -> None:
+    pytest.importorskip("deepspeed", reason="deepspeed is not installed (extra deepspeed)")
+    if not shutil.which("g++"):
+        pytest.skip("DeepSpeed builds an operation at first use, and there is no g++")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_zero_2_in_bf16_adds_gradients_up_in_fp32_and_writes_the_weights_that_it_steps(tmp_path):
+    need_deepspeed()
+    said, _ = (run := start(tmp_path, "bf16", 3, 1, processes=2, zero=True)).communicate(timeout=800)
+    assert run.returncode == 0, said
+    assert said.count("sums in: {'torch.float32'}") == 2, said
+    written = safetensors.load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    rounded = [name for name, value in written.items() if value.equal(value.bfloat16().half())]
+    assert not rounded, "these hold no more than bf16 does"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_zero_2_over_processes_with_different_numbers_of_rows_learns_as_one_process_does(tmp_path):
     """Loss and gradient of each step are those of the adapter that the steps before it made, so they tell it exactly."""
-    pytest.importorskip("deepspeed", reason="deepspeed is not installed (extra deepspeed)")
-    if not shutil.which("g++"):
-        pytest.skip("DeepSpeed builds an operation at first use, and there is no g++")
+    need_deepspeed()
     logs = []
     for name, processes in (("one", 1), ("two", 2)):
         out = tmp_path / name
