@@ -28,7 +28,7 @@ def norm(self, x):
     return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 
 
-def small_model(dtype, hidden: int = 32):
+def small_model(dtype, hidden: int = 32, kind: str = "lora"):
     shape = transformers.LlamaConfig(
         vocab_size=NUM_TOKENS,
         hidden_size=hidden,
@@ -39,7 +39,7 @@ def small_model(dtype, hidden: int = 32):
         attn_implementation=ATTENTION,
     )
     torch.manual_seed(0)
-    model = attach_lora(transformers.LlamaForCausalLM(shape).requires_grad_(False), LoraConfig(rank=4, dropout=0.0))
+    model = attach_lora(transformers.LlamaForCausalLM(shape).requires_grad_(False), LoraConfig(rank=4, dropout=0.0, kind=kind))
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
@@ -137,8 +137,9 @@ def random_groups():
     return [group(80, 12, 1, 30, 7), group(9, 5)]
 
 
-def test_shared_prefix_in_single_precision_equals_separate_samples():
-    agree(small_model(torch.float32), random_groups(), 1e-5)
+@pytest.mark.parametrize("kind", ["lora", "rslora", "dora"])
+def test_shared_prefix_in_single_precision_equals_separate_samples(kind):
+    agree(small_model(torch.float32, kind=kind), random_groups(), 1e-5)
 
 
 @pytest.mark.gpu

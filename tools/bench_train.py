@@ -10,9 +10,9 @@ Each way does the forward and the backward pass of a LoRA model over K questions
 - shared: one row, the scene once.
 
 Half formats run under autocast with the adapter in float32, as a training of one process or of DDP does. All take the cross
-entropy of labelled tokens only (a head over all tokens would cost the other two far more). Ways are timed in turn, so that a change
-of the machine's speed meets all alike; figures are ratios of medians. ``flop_limit`` is how much faster ``shared`` would be than
-``padded`` if time followed the counted floating point operations, attention included.
+entropy of labelled tokens only (a head over all tokens would cost the other two far more). Ways are timed in turn, so that a
+change of the machine's speed meets all alike; figures are ratios of medians. ``flop_limit`` is how much faster ``shared`` would
+be than ``padded`` if time followed the counted floating point operations, attention included.
 """
 
 from __future__ import annotations
