@@ -180,5 +180,5 @@ def test_prompts_longer_than_packed_rows_are_exact_for_are_refused(name, setting
 def test_a_base_with_a_table_of_attentions_of_its_own_is_refused_by_name(tmp_path):
     shape = transformers.FalconConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, alibi=False)
     shape.save_pretrained(tmp_path / "falcon")
-    with torch.device("meta"), pytest.raises(GrandError, match=r"falcon' has attention of its own, .* expected a base by"):
+    with torch.device("meta"), pytest.raises(GrandError, match=r"base .* has attention of its own, .* expected a base by"):
         skeleton(str(tmp_path / "falcon"))
