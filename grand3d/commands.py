@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grand3d import calibration, processes, repl, server
+from grand3d import calibration, launched, repl, server
 from grand3d.bench import BENCHMARKS
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
@@ -151,14 +151,14 @@ def train(options: argparse.Namespace) -> None:
             return evaluate.heldout(model, tokenizer, heldout, config.prompt, rejects)
 
     adapter = training.train(config, out, options.resume, figures, options.skip_bad)
-    if processes.number() == 0:
+    if launched.number() == 0:
         for cause, number in rejects.counts().items():
             _say(f"left out of the held-out data: {number} x {cause}")
         _say(f"adapter: {adapter}")
 
 
 def predict(options: argparse.Namespace) -> None:
-    rejects, first = Rejects(options.skip_bad), processes.number() == 0
+    rejects, first = Rejects(options.skip_bad), launched.number() == 0
     with _keeping(rejects, options.replies) if first else contextlib.nullcontext():
         data = load_data(options.data, rejects)
         _refuse_no_samples(options.data, data)

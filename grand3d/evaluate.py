@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grand3d import processes, server
+from grand3d import launched, server
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
 from grand3d.decoding import Decoding
@@ -105,11 +105,11 @@ def predict(
         "prompt": to_dict(prompt),
         "dtype": dtype,
     } | {key: value for key, value in asdict(decoding).items() if key != "batch_size"}
-    rank, size = processes.number(), processes.count()
+    rank, size = launched.number(), launched.count()
     wanted = _first(data.samples, num_scenes, num_samples)
     with only_writer(out) if rank == 0 else contextlib.nullcontext() as write:
         done = resume(out, about, data) if rank == 0 else None
-        done = processes.from_first(done)
+        done = launched.from_first(done)
         left = [sample for sample in wanted if sample.sample_id not in done]
         num_kept = len(wanted) - len(left)
         rejects = rejects if rejects is not None else Rejects()
@@ -117,7 +117,7 @@ def predict(
         with only_writer(part_of(out, rank)) if size > 1 else contextlib.nullcontext(write) as write:
             own = share(left, rank, size)
             counts = _write(answer(data, own, decoding, rejects), write, len(own))
-        every = processes.from_all((counts, rejects.rows[known:]))
+        every = launched.from_all((counts, rejects.rows[known:]))
         if rank == 0:
             join(out)
             for _, rows in every[1:]:
@@ -222,7 +222,7 @@ def _weights_hash(model: Any) -> str:
 
 def _progress(total: int) -> Callable[[int], None]:
     """Call it with 1 for each reply and with 0 at the end: a bar on a terminal, else a line every half minute."""
-    if processes.number():  # the first one speaks for all, whose shares are alike
+    if launched.number():  # the first one speaks for all, whose shares are alike
         return lambda num: None
     if sys.stderr.isatty():
         from tqdm import tqdm

@@ -33,14 +33,14 @@ class OnCpu(torch.autograd.Function):
         own, own_lse = torch.empty_like(query), torch.empty_like(lse)
         for box in layout.boxes:
             box_out, box_lse = _cpu_forward(
-                *(_repeat(_rectangle(x, box), heads) for x in (query, key, value)), 0.0, True, scale=scale
+                *(repeat(_rectangle(x, box), heads) for x in (query, key, value)), 0.0, True, scale=scale
             )
             own[:, :, box.tokens] = _flat(box_out, box)
             own_lse[:, :, box.tokens] = _flat(box_lse.unsqueeze(-1), box).squeeze(-1)
         for start, cut, end in layout.scenes:
             prefix, suffix = slice(start, cut), slice(cut, end)
             keys, values = key[:, :, prefix], value[:, :, prefix]
-            first = _cpu_forward(query[:, :, prefix], _repeat(keys, heads), _repeat(values, heads), 0.0, True, scale=scale)
+            first = _cpu_forward(query[:, :, prefix], repeat(keys, heads), repeat(values, heads), 0.0, True, scale=scale)
             result[:, prefix], lse[:, :, prefix] = first[0].transpose(1, 2), first[1]
             # query heads that share a key head stand in one long row of queries, so the prefix is not repeated
             out, part = _cpu_forward(_fold(query[:, :, suffix], groups), keys, values, 0.0, False, scale=scale)
@@ -64,7 +64,7 @@ class OnCpu(torch.autograd.Function):
             prefix, suffix = slice(start, cut), slice(cut, end)
             keys, values = key[:, :, prefix], value[:, :, prefix]
             first = _cpu_backward(
-                *(grad[:, :, prefix], query[:, :, prefix], _repeat(keys, heads), _repeat(values, heads)),
+                *(grad[:, :, prefix], query[:, :, prefix], repeat(keys, heads), repeat(values, heads)),
                 *(result[:, :, prefix], lse[:, :, prefix], 0.0, True),
                 scale=scale,
             )
@@ -76,7 +76,7 @@ class OnCpu(torch.autograd.Function):
             for whole, number in ((d_key, 1), (d_value, 2)):
                 torch.add(_gather(first[number], groups), scene[number], out=whole[:, :, prefix])
         for box in layout.boxes:
-            spread = [_repeat(_rectangle(x, box), heads) for x in (query, key, value)]
+            spread = [repeat(_rectangle(x, box), heads) for x in (query, key, value)]
             # padding carries no gradient: its rows of the incoming one are zero
             box_grad = grad.new_zeros(heads, box.rectangle.numel(), grad.shape[-1])
             box_grad[:, box.places] = grad[0][:, box.tokens]
@@ -89,11 +89,43 @@ class OnCpu(torch.autograd.Function):
         return d_query, d_key, d_value, None, None
 
 
-class _Ends(NamedTuple):
-    """Sequence bounds of a variable-length call, (n + 1,) int32 on the device, and the longest sequence."""
+class Ends(NamedTuple):
+    """Sequence bounds of a variable-length call, (n + 1,) int32 on the device, and the longest sequence, known on the host."""
 
     bounds: torch.Tensor
     longest: int
+
+
+def ends(sizes: list[int], device: Any) -> Ends:
+    return Ends(F.pad(torch.tensor(sizes).cumsum(0), (1, 0)).to(device, torch.int32), max(sizes))
+
+
+class Segments(NamedTuple):
+    """What ``Varlen`` needs to know of a row, on the device.
+
+    Attributes:
+        prefix: (P,) the tokens of all prefixes.
+        suffix: (S,) the tokens of all suffixes.
+        scenes: Bounds of the single prefixes.
+        questions: Bounds of the suffixes of each scene together.
+        own: Bounds of the single suffixes.
+    """
+
+    prefix: torch.Tensor
+    suffix: torch.Tensor
+    scenes: Ends
+    questions: Ends
+    own: Ends
+
+
+def segments(layout: Layout, device: Any) -> Segments:
+    return Segments(
+        torch.cat([torch.arange(start, cut) for start, cut, _ in layout.scenes]).to(device),
+        torch.cat([torch.arange(cut, end) for _, cut, end in layout.scenes]).to(device),
+        ends([cut - start for start, cut, _ in layout.scenes], device),
+        ends([sum(lengths) for lengths in layout.lengths], device),
+        ends([length for lengths in layout.lengths for length in lengths], device),
+    )
 
 
 class Varlen(torch.autograd.Function):
@@ -102,10 +134,9 @@ class Varlen(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query, key, value, layout: Layout, scale: float):
+    def forward(ctx: Any, query, key, value, row: Segments, scale: float):
         query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-        prefix, suffix = (index.nonzero().flatten() for index in (layout.part_of == 0, layout.part_of != 0))
-        scene, rest, own = _bounds(layout, query.device)
+        prefix, suffix, scene, rest, own = row
         q_prefix, k_prefix, v_prefix = (x[prefix] for x in (query, key, value))
         q_suffix, k_suffix, v_suffix = (x[suffix] for x in (query, key, value))
         first, first_lse, *first_state = _varlen_forward(q_prefix, k_prefix, v_prefix, scene, scene, True, scale)
@@ -145,24 +176,14 @@ class Varlen(torch.autograd.Function):
         return *grads, None, None
 
 
-def _bounds(layout: Layout, device: Any) -> tuple[_Ends, _Ends, _Ends]:
-    """Bounds of the prefixes, of all suffixes of each scene together, and of the single suffixes."""
-
-    def ends(sizes: list[int]) -> _Ends:
-        return _Ends(F.pad(torch.tensor(sizes).cumsum(0), (1, 0)).to(device, torch.int32), max(sizes))
-
-    prefixes = [cut - start for start, cut, _ in layout.scenes]
-    return ends(prefixes), ends([sum(k) for k in layout.lengths]), ends([n for k in layout.lengths for n in k])
-
-
-def _varlen_forward(query, key, value, of_query: _Ends, of_key: _Ends, causal: bool, scale: float):
+def _varlen_forward(query, key, value, of_query: Ends, of_key: Ends, causal: bool, scale: float):
     """(tokens, H, D) -> output, log-sum-exp (H, tokens), and two tensors of random state that the backward pass wants."""
     return torch.ops.aten._flash_attention_forward(
         *(query, key, value, of_query.bounds, of_key.bounds, of_query.longest, of_key.longest, 0.0, causal, False), scale=scale
     )[:4]
 
 
-def _varlen_backward(grad, query, key, value, out, lse, of_query: _Ends, of_key: _Ends, causal: bool, state, scale: float):
+def _varlen_backward(grad, query, key, value, out, lse, of_query: Ends, of_key: Ends, causal: bool, state, scale: float):
     return torch.ops.aten._flash_attention_backward(
         *(grad.contiguous(), query, key, value, out, lse, of_query.bounds, of_key.bounds, of_query.longest, of_key.longest),
         *(0.0, causal, *state),
@@ -171,11 +192,11 @@ def _varlen_backward(grad, query, key, value, out, lse, of_query: _Ends, of_key:
 
 
 def _gather(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """(1, H, T, D) -> (1, KV, T, D): the sum over the query heads that share a key head; undoes ``_repeat`` for gradients."""
+    """(1, H, T, D) -> (1, KV, T, D): the sum over the query heads that share a key head; undoes ``repeat`` for gradients."""
     return x if x.shape[1] == groups else x.reshape(1, groups, -1, *x.shape[2:]).sum(2)
 
 
-def _repeat(x: torch.Tensor, heads: int) -> torch.Tensor:
+def repeat(x: torch.Tensor, heads: int) -> torch.Tensor:
     """(B, KV, T, D) -> (B, heads, T, D): each key head once for every query head that uses it."""
     batch, groups, *rest = x.shape
     if groups == heads:

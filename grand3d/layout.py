@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -27,7 +27,8 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of a row of T tokens belong.
+    """Where the tokens of a row of T tokens belong. All of it stays on the host; ``attention.prepare`` takes to a device what
+    its attention needs there.
 
     Attributes:
         scenes: For each scene the positions (start, cut, end): its prefix is start .. cut, its suffixes are cut .. end.
@@ -51,10 +52,6 @@ class Layout:
     def longest(self) -> int:
         """Tokens of the longest sample: its scene and its question."""
         return max(cut - start + max(k) for (start, cut, _), k in zip(self.scenes, self.lengths, strict=True))
-
-    def to(self, device: Any) -> Layout:
-        boxes = tuple(Box(*(index.to(device) for index in box)) for box in self.boxes)
-        return replace(self, boxes=boxes, scene_of=self.scene_of.to(device), part_of=self.part_of.to(device))
 
 
 def make_layout(groups: list[tuple[int, list[int]]]) -> Layout:

@@ -18,7 +18,7 @@ import torch
 
 from grand3d import config as configs
 from grand3d.adapter import WEIGHTS, card, check_start, read_adapter, wording, write_about
-from grand3d.attention import ATTENTION
+from grand3d.attention import ATTENTION, replaceable
 from grand3d.embeddings import add_tokens, trained_rows, widen
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import write_text
@@ -72,7 +72,7 @@ def load_base(name: str, dtype: str = "fp32", serializer: str = "table", quantiz
     if folder is not None:
         check_base(folder, hint)
     tokenizer = load_tokenizer(name)
-    with loading(f"base {shown(name)}", folder, hint):
+    with loading(what := f"base {shown(name)}", folder, hint), replaceable(what):
         model, found = transformers.AutoModelForCausalLM.from_pretrained(
             name if folder is None else folder,
             dtype=DTYPES[dtype],
@@ -132,7 +132,7 @@ def skeleton(name: str) -> Any:
             shape = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
     if shape is None:
         return None
-    with loading(what, folder, _hint(name, folder)):
+    with loading(what, folder, _hint(name, folder)), replaceable(what):
         return transformers.AutoModelForCausalLM.from_config(shape, attn_implementation=ATTENTION)
 
 

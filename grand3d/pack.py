@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from grand3d.attention import BackEnd, dense_mask, packed
+from grand3d.attention import BackEnd, prepare
 from grand3d.errors import GrandError
 from grand3d.layout import Layout, make_layout
 from grand3d.tokens import Encoded
@@ -49,7 +49,7 @@ class Pack:
         return self.input_ids.numel()
 
     def to(self, device: Any) -> Pack:
-        moved = {name: getattr(self, name).to(device) for name in ("input_ids", "position_ids", "rows", "labels", "layout")}
+        moved = {name: getattr(self, name).to(device) for name in ("input_ids", "position_ids", "rows", "labels")}
         return replace(self, **moved)
 
 
@@ -57,7 +57,7 @@ def make_pack(groups: Sequence[Sequence[Encoded]]) -> Pack:
     """Lay groups of encoded questions behind each other, each behind the prefix that its questions share.
 
     Raises:
-        GrandError: If a group is empty, its questions differ in their prefix, or one has no trained token.
+        GrandError: If a group or its prefix is empty, its questions differ in their prefix, or one has no trained token.
     """
     ids: list[int] = []
     positions: list[int] = []
@@ -67,6 +67,8 @@ def make_pack(groups: Sequence[Sequence[Encoded]]) -> Pack:
         raise GrandError("a pack needs at least one question of each scene")
     for group in groups:
         prefix = group[0].prefix
+        if not prefix:  # a first token is predicted by the prefix's last, which would be that of the scene before
+            raise GrandError("a scene of the pack has an empty prefix, at least one token is expected before its questions")
         ids += prefix
         positions += range(len(prefix))
         last = len(ids) - 1
@@ -114,30 +116,32 @@ def fill_rows(sizes: Sequence[int], budget: int) -> list[list[int]]:
     return rows
 
 
-def pack_loss(model: Any, pack: Pack, back_end: BackEnd) -> tuple[torch.Tensor, int]:
-    """Summed cross entropy of a pack's label tokens, and their number.
+def pack_logits(model: Any, pack: Pack, back_end: BackEnd) -> tuple[torch.Tensor, int]:
+    """(L, V) logits before the label tokens of a pack, and how many times a layer attended by its layout.
 
     Args:
         model: A causal language model loaded by ``model.load_base``, with or without an adapter or a wrapper of accelerate's,
             on the pack's device.
         back_end: As ``attention.choose`` gives it.
     """
-    if back_end == "dense":
-        how = {"attention_mask": dense_mask(pack.layout, next(model.parameters()).dtype)}
-    else:
-        # a ready-made mask of four dimensions keeps transformers from building its own; the layout takes its place
-        how = {
-            "attention_mask": torch.zeros(1, 1, 1, 1, device=pack.input_ids.device),
-            "packed": packed(pack.layout, back_end),
-        }
+    device = pack.input_ids.device
+    row = prepare(pack.layout, back_end, device)
     out = model(
         input_ids=pack.input_ids,
         position_ids=pack.position_ids,
+        # a ready-made mask of four dimensions keeps transformers from building its own; the row takes its place, and a layer
+        # that reads the mask all the same shall not go unnoticed
+        attention_mask=torch.full((1, 1, 1, 1), torch.nan, device=device),
+        row=row,
         logits_to_keep=pack.rows,
         use_cache=False,
         return_dict=True,
-        **how,
     )
-    return F.cross_entropy(
-        out.logits[0].float() if out.logits.dtype != torch.float64 else out.logits[0], pack.labels, reduction="sum"
-    ), pack.num_labels
+    return out.logits[0], row.calls
+
+
+def pack_loss(model: Any, pack: Pack, back_end: BackEnd) -> tuple[torch.Tensor, int]:
+    """Summed cross entropy of a pack's label tokens, and their number; the arguments are those of ``pack_logits``."""
+    logits, _ = pack_logits(model, pack, back_end)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(logits, pack.labels, reduction="sum"), pack.num_labels

@@ -20,13 +20,16 @@ from grand3d.files import Rejects, read_json
 from grand3d.markup import parse
 from grand3d.model import load_tokenizer
 from grand3d.preflight import check_layers, machine_faults, refuse_unknown_tracker
+from grand3d.processes import groups_per_process
 from grand3d.prompts import dialogue, system_text
 from grand3d.serial import added_tokens, fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
-from grand3d.train import groups_per_process, run_state
+from grand3d.train import run_state
 from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+NF4_BYTES = 0.516
+"""Of a weight in 4 bits, with its share of the doubly quantized scales: 4.127 bits (Dettmers et al. 2023)."""
 CHARACTERS_PER_TOKEN = {"table": 1.36, "coord": 6.2, "grand": 1.70, "question": 4.1, "answer": 2.4}
 """Measured on generated rooms with a 32,000-piece tokenizer of Llama's kind; numbers cost more tokens than prose."""
 NUM_PROBED = 20
@@ -44,23 +47,39 @@ class Shape:
     intermediate: int
     vocabulary: int
     tied: bool = False
+    head_dim: int = 0
+    """0: the hidden size shared evenly among the heads."""
+
+    @property
+    def q(self) -> int:
+        """Width of queries."""
+        return self.heads * (self.head_dim or self.hidden // self.heads)
 
     @property
     def kv(self) -> int:
         """Width of keys, and of values."""
-        return self.hidden // self.heads * self.kv_heads
+        return self.kv_heads * (self.head_dim or self.hidden // self.heads)
 
     @property
     def linear(self) -> dict[str, tuple[int, int]]:
         """(in, out) of the linear layers of one block."""
         h, i = self.hidden, self.intermediate
-        attention = {"q_proj": (h, h), "k_proj": (h, self.kv), "v_proj": (h, self.kv), "o_proj": (h, h)}
+        attention = {"q_proj": (h, self.q), "k_proj": (h, self.kv), "v_proj": (h, self.kv), "o_proj": (self.q, h)}
         return attention | {"gate_proj": (h, i), "up_proj": (h, i), "down_proj": (i, h)}
 
     @property
+    def num_linear(self) -> int:
+        """Weights of the linear layers of all blocks, which are what ``model.quantize`` keeps in 4 bits."""
+        return self.layers * sum(a * b for a, b in self.linear.values())
+
+    @property
+    def num_tokens(self) -> int:
+        """Weights of embedding and head."""
+        return (1 if self.tied else 2) * self.vocabulary * self.hidden
+
+    @property
     def num_parameters(self) -> int:
-        block = sum(a * b for a, b in self.linear.values()) + 2 * self.hidden
-        return self.layers * block + (1 if self.tied else 2) * self.vocabulary * self.hidden + self.hidden
+        return self.num_linear + self.num_tokens + (2 * self.layers + 1) * self.hidden
 
 
 _LLAMA_7B, _LLAMA_13B = Shape(32, 4096, 32, 32, 11008, 32000), Shape(40, 5120, 40, 40, 13824, 32000)
@@ -301,9 +320,11 @@ def _shape(base: str) -> Shape | None:
         row.get("intermediate_size"),
         row.get("vocab_size"),
     ]
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
+    experts = [key for key, value in row.items() if "experts" in key and isinstance(value, int) and value > 0]
+    if experts or not all(isinstance(size, int) and size > 0 for size in sizes):
         return None
-    return Shape(*sizes, tied=bool(row.get("tie_word_embeddings")))
+    width = row.get("head_dim")
+    return Shape(*sizes, tied=bool(row.get("tie_word_embeddings")), head_dim=width if isinstance(width, int) else 0)
 
 
 def _adapter(shape: Shape, config: Config) -> int:
@@ -322,7 +343,7 @@ def _adapter(shape: Shape, config: Config) -> int:
 def _memory(shape: Shape, config: Config, tokens: dict[str, Any], num_processes: int) -> dict[str, float]:
     """Gigabytes (1e9 bytes) on one GPU with ZeRO-2; tensors kept for the backward pass are counted, workspace is not."""
     size, adapter = BYTES[config.model.dtype], _adapter(shape, config)
-    width = 8 * shape.hidden + 2 * shape.kv + 4 * shape.intermediate  # what one block keeps for a token
+    width = 6 * shape.hidden + 2 * shape.q + 2 * shape.kv + 4 * shape.intermediate  # what one block keeps for a token
     block = tokens["row"] * width * size
     questions = config.data.questions_per_scene * tokens["row"] / max(1, tokens["pack"])
     if config.model.attention == "flash":
@@ -330,12 +351,20 @@ def _memory(shape: Shape, config: Config, tokens: dict[str, Any], num_processes:
     kept = shape.layers * block
     if config.model.gradient_checkpointing:
         kept = block + shape.layers * tokens["row"] * shape.hidden * size
+    if config.model.attention == "dense":
+        kept += tokens["row"] ** 2  # one mask for all blocks
+    weights = shape.num_parameters * size
+    if config.model.quantize == "nf4":
+        weights -= shape.num_linear * (size - NF4_BYTES)
     labels = tokens["label"] * questions
     parts = {
-        "weights": shape.num_parameters * size,
+        "weights": weights,
         "adapter and optimizer": adapter * (size + 4) + adapter * 12 / num_processes,
         "activations": kept,
         "logits": labels * shape.vocabulary * (4 + 4 + size),
     }
+    if added_tokens(config.prompt.serializer):
+        # PEFT puts the trained rows into copies of the whole embedding and of the head, tied or not, and each copy has a gradient
+        parts["new tokens"] = 4 * shape.vocabulary * shape.hidden * size
     rounded = {name: round(value / 1e9, 2) for name, value in parts.items()}
     return rounded | {"total": round(sum(parts.values()) / 1e9, 1)}

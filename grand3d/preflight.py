@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,13 +43,41 @@ def refuse_unknown_tracker(config: Config) -> None:
 
 
 def refuse_long_prompts(config: Config, base: Any) -> None:
-    """Raise GrandError if a sample may be longer than the context of the base, which is given by its own configuration."""
+    """Raise GrandError if a sample may be longer than the context of the base, or than packed rows of it are exact for.
+
+    Args:
+        base: Its own configuration.
+    """
     context = getattr(base, "max_position_embeddings", None)
     if context is not None and config.prompt.max_tokens > context:
         raise GrandError(
             f"prompt.max_tokens is {config.prompt.max_tokens}, expected at most the {context} tokens that are the context of "
             f"{config.model.base!r}"
         )
+    for size, cause in _reach(base.get_text_config()):
+        if config.prompt.max_tokens > size:
+            raise GrandError(
+                f"prompt.max_tokens is {config.prompt.max_tokens}, expected at most {size}: {config.model.base!r} has {cause}"
+            )
+
+
+def _reach(config: Any) -> Iterator[tuple[int, str]]:
+    """Most tokens of a sample for which packed rows are exact with a base of this configuration, by cause.
+
+    Windows and chunks hide tokens that ``attention.attend`` shows. RoPE of the kind longrope turns all tokens of a row in another
+    way once one of them stands past the original context, also those of shorter samples; so does the kind dynamic, past what is
+    the whole context for us.
+    """
+    layers = set(getattr(config, "layer_types", None) or ("sliding_attention", "chunked_attention"))
+    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
+        size = getattr(config, name, None)
+        if isinstance(size, int) and kind in layers:
+            yield size, f"{name} = {size}"
+    rope = getattr(config, "rope_parameters", None) or {}
+    for one in (rope, *rope.values()):
+        if isinstance(one, dict) and one.get("rope_type") == "longrope":
+            size = one.get("original_max_position_embeddings", config.max_position_embeddings)
+            yield size, f"rope_type = longrope, which changes after {size} tokens"
 
 
 def check_layers(config: Config) -> bool:

@@ -10,29 +10,29 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import InitProcessGroupKwargs, set_seed
+from accelerate.utils import set_seed
 
 from grand3d import checkpoint as checkpoints
 from grand3d.attention import BackEnd, choose
 from grand3d.config import Config, TrainConfig, to_dict
 from grand3d.embeddings import token_ids
 from grand3d.errors import GrandError
+from grand3d.exactness import refuse_inexact, silence_dropout
 from grand3d.files import Rejects
 from grand3d.journal import Journal, RejectLog, rejected_counts
 from grand3d.model import attach_lora, load_base, save_adapter, start_from, use_liger, wording
 from grand3d.pack import Pack, fill_rows, make_pack, pack_loss
 from grand3d.preflight import machine_faults, refuse_long_prompts, refuse_unknown_tracker
+from grand3d.processes import largest, open_accelerator, take_master_weights, total
 from grand3d.sample import Sample
 from grand3d.scene import Scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
@@ -40,9 +40,6 @@ from grand3d.tokens import Encoded
 
 Evaluate = Callable[[Any, Any], dict[str, Any]]
 """Called with (model, tokenizer); gives figures for the log."""
-
-TIMEOUT = timedelta(hours=2)
-"""How long a process waits for the others; the main one takes the held-out figures alone."""
 
 
 def train(
@@ -72,7 +69,7 @@ def train(
     for fault in machine_faults(config):
         raise GrandError(fault)
     _keep_freed_memory()
-    accelerator, num_groups = _accelerator(config, out)
+    accelerator, num_groups = open_accelerator(config, out)
     with checkpoints.only_trainer(out, accelerator.is_main_process):
         run = _open_run(config, out, resume, skip_bad, accelerator, num_groups * accelerator.num_processes)
         return out / "adapter" if run is None else _learn(run, evaluate)
@@ -131,8 +128,10 @@ def _open_run(
 
     tokenizer, model, back_end = _open_model(config, accelerator, stream, tally, fresh=checkpoint is None)
     weights = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=config.train.learning_rate, weight_decay=config.train.weight_decay)
+    optimizer = torch.optim.AdamW(_parts(model, config.train.weight_decay), lr=config.train.learning_rate)
     model, optimizer = accelerator.prepare(model, optimizer)
+    model.eval()
+    refuse_inexact(accelerator.unwrap_model(model), back_end, config.model.dtype)
     model.train()  # a base is loaded for evaluation, where dropout and gradient checkpointing are off
     # what is in the folder is left as it was until here, where a start does not fail any more
     leftovers = checkpoints.remove_leftovers(out) if accelerator.is_main_process else []
@@ -160,12 +159,23 @@ def _open_model(config: Config, accelerator: Accelerator, stream: Stream, tally:
     refuse_long_prompts(config, base.config)
     back_end = choose(config.model.attention, accelerator.device, base.dtype)
     refuse_useless(stream, tokenizer, config.prompt, tally.rejects)
+    silence_dropout(base)
     use_liger(base, config.model.liger)
     new_tokens = token_ids(tokenizer, config.prompt.serializer)
     model = attach_lora(base, config.lora, config.model.gradient_checkpointing, new_tokens)
     if config.lora.start is not None and fresh:  # a checkpoint's weights would take the place of the start's
         start_from(model, config.lora.start, config)
     return tokenizer, model, back_end
+
+
+def _parts(model: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """The trained weights as AdamW takes them. Rows of new tokens do not decay: they hold whole embeddings, not updates."""
+    rows, updates = [], []
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            (rows if "trainable_tokens" in name else updates).append(weight)
+    parts = [{"params": updates, "weight_decay": weight_decay}]
+    return parts + [{"params": rows, "weight_decay": 0.0}] * bool(rows)
 
 
 def _learn(run: _Run, evaluate: Evaluate | None) -> Path:
@@ -190,6 +200,7 @@ def _learn(run: _Run, evaluate: Evaluate | None) -> Path:
             journal.figures(step, figures)
         if last or _due(step, train.save_every):
             checkpoints.save_checkpoint(accelerator, run.out, step, run.state, train.keep_checkpoints)
+    take_master_weights(accelerator, run.weights)
     if accelerator.is_main_process:
         save_adapter(accelerator.unwrap_model(run.model), run.out / "adapter", run.config, figures)
     accelerator.wait_for_everyone()
@@ -209,29 +220,27 @@ def _step(run: _Run, step: int) -> dict[str, Any]:
     rows = _rows(run.config, own, run.tokenizer, accelerator, run.tally)
     # the label tokens of the whole global batch are known before the first backward pass
     counts = [
-        [weight * number for number in (pack.num_labels, pack.num_tokens, pack.num_samples, len(pack.layout.scenes))]
+        [weight * number for number in (pack.num_labels, pack.num_tokens, pack.num_samples, len(pack.layout.scenes), 1)]
         for pack, weight in rows
     ]
-    num_labels, num_tokens, num_samples, num_scenes = _sum(accelerator, [sum(column) for column in zip(*counts, strict=True)])
-    summed, norm = 0.0, 0.0
+    totals = total(accelerator, [sum(column) for column in zip(*counts, strict=True)])
+    num_labels, num_tokens, num_samples, num_scenes, num_rows = totals
+    summed, loss, norm = 0.0, 0.0, 0.0
     for number, (pack, weight) in enumerate(rows):
         accelerator.sync_gradients = number == len(rows) - 1
         with contextlib.nullcontext() if accelerator.sync_gradients else accelerator.no_sync(run.model):
-            loss, _ = pack_loss(run.model, pack.to(accelerator.device), run.back_end)
-            summed += weight * loss.item()
+            of_row, _ = pack_loss(run.model, pack.to(accelerator.device), run.back_end)
+            summed += weight * of_row.item()
+            if accelerator.sync_gradients:  # before the last backward, with which DeepSpeed takes its step
+                loss = total(accelerator, [summed])[0] / max(num_labels, 1)
+                _refuse_diverged(run.out, step, loss)
             # backward divides by a constant, and processes are averaged: both are undone here (docs/shared_prefix.md)
             factor = accelerator.gradient_accumulation_steps * accelerator.num_processes / max(num_labels, 1)
-            accelerator.backward(loss * (weight * factor))
+            accelerator.backward(of_row * (weight * factor))
         if accelerator.sync_gradients:
             norm = accelerator.clip_grad_norm_(run.weights, run.config.train.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad()
-    loss = _sum(accelerator, [summed])[0] / max(num_labels, 1)
-    if not math.isfinite(loss):
-        last = (checkpoints.list_checkpoints(run.out) or ["none"])[-1]
-        raise GrandError(
-            f"step {step}: the loss is {loss}; try a lower train.learning_rate, or bf16 for fp16. Last checkpoint: {last}"
-        )
     seconds = time.perf_counter() - began
     return {
         "step": step,
@@ -241,11 +250,19 @@ def _step(run: _Run, step: int) -> dict[str, Any]:
         "label_tokens": int(num_labels),
         "tokens": int(num_tokens),
         "scenes": int(num_scenes),
-        "rows": len(rows) * accelerator.num_processes,
+        "rows": int(num_rows),
         "samples": int(num_samples),
         "seconds": round(seconds, 3),
         "tokens_per_second": round(num_tokens / seconds, 1),
     }
+
+
+def _refuse_diverged(out: Path, step: int, loss: float) -> None:
+    if not math.isfinite(loss):
+        last = (checkpoints.list_checkpoints(out) or ["none"])[-1]
+        raise GrandError(
+            f"step {step}: the loss is {loss}; try a lower train.learning_rate, or bf16 for fp16. Last checkpoint: {last}"
+        )
 
 
 def learning_rate(train: TrainConfig, step: int) -> float:
@@ -257,58 +274,6 @@ def learning_rate(train: TrainConfig, step: int) -> float:
     return train.learning_rate * shape[train.schedule]
 
 
-def groups_per_process(config: Config, num_processes: int) -> int:
-    """Scenes that each process learns from in a step.
-
-    Raises:
-        GrandError: If a step's groups do not spread evenly.
-    """
-    groups = config.train.global_batch // config.data.questions_per_scene
-    if groups % num_processes:
-        raise GrandError(
-            f"train.global_batch = {config.train.global_batch} with data.questions_per_scene = {config.data.questions_per_scene} "
-            f"makes {groups} scenes a step, which {num_processes} processes cannot share evenly; change one of the three"
-        )
-    return groups // num_processes
-
-
-def _accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
-    num_groups = groups_per_process(config, int(os.environ.get("WORLD_SIZE", "1")))
-    launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
-    handlers = []
-    if launched:
-        handlers = [InitProcessGroupKwargs(timeout=TIMEOUT)]
-    if launched and not gpu:
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
-        # accelerate sets no backend for DeepSpeed on a CPU, and each process would believe it is alone
-        handlers = [InitProcessGroupKwargs(backend="gloo", timeout=TIMEOUT)]
-    accelerator = Accelerator(
-        mixed_precision={"fp32": "no", "bf16": "bf16", "fp16": "fp16"}[config.model.dtype],
-        gradient_accumulation_steps=num_groups,
-        cpu=not gpu and os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true",  # with DeepSpeed it would start one process
-        log_with=config.train.tracker,
-        project_dir=str(out),
-        kwargs_handlers=handlers,
-    )
-    if not accelerator.use_distributed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise GrandError(
-            f"{os.environ['WORLD_SIZE']} processes were launched and each would train alone; launch them by "
-            "accelerate launch --config_file launch/zero2.yaml (zero2_cpu.yaml without a GPU)"
-        )
-    plugin = accelerator.state.deepspeed_plugin
-    if plugin is not None:
-        if plugin.zero_stage == 3:
-            raise GrandError(
-                "ZeRO stage 3 is not supported, it splits the adapter's matrices over the processes; use launch/zero2.yaml"
-            )
-        plugin.deepspeed_config |= {
-            "train_micro_batch_size_per_gpu": 1,  # one pack
-            "gradient_accumulation_steps": num_groups,
-            "gradient_clipping": config.train.max_grad_norm,
-        }
-    return accelerator, num_groups
-
-
 def _rows(
     config: Config, groups: Iterable[tuple[Scene, Sequence[Sample]]], tokenizer: Any, accelerator: Accelerator, tally: Tally
 ) -> list[tuple[Pack, int]]:
@@ -317,23 +282,9 @@ def _rows(
     sizes = [len(rows[0].prefix) + sum(len(row.suffix) for row in rows) for rows in encoded]
     filled = fill_rows(sizes, config.data.row_tokens)
     packs = [(make_pack([encoded[i] for i in row]), 1) for row in filled]
-    token = tokenizer.eos_token_id
-    stand_in = make_pack([[Encoded([token], [token], [True])]]), 0
-    return packs + [stand_in] * (max(1, _most(accelerator, len(packs))) - len(packs))
-
-
-def _most(accelerator: Accelerator, number: int) -> int:
-    """The largest of the processes' numbers."""
-    if accelerator.num_processes == 1:
-        return number
-    return int(accelerator.gather(torch.tensor([number], device=accelerator.device)).max())
-
-
-def _sum(accelerator: Accelerator, values: list[float]) -> list[float]:
-    """Sums over all processes."""
-    if accelerator.num_processes == 1:
-        return values
-    return accelerator.reduce(torch.tensor(values, dtype=torch.float64, device=accelerator.device), "sum").tolist()
+    # more than one query a sequence, with which kernels take their usual path
+    stand_in = make_pack([[Encoded([0, 0], [0, 0], [True, True])]]), 0
+    return packs + [stand_in] * (max(1, largest(accelerator, len(packs))) - len(packs))
 
 
 def _figures(accelerator: Accelerator, model: Any, tokenizer: Any, evaluate: Evaluate | None) -> dict[str, Any]:

@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 
 from torch.nn import functional as F  # noqa: E402
 
-from grand3d import attention, kernels  # noqa: E402
-from grand3d.attention import attend, choose, dense_mask, packed, visible  # noqa: E402
+from grand3d import kernels  # noqa: E402
+from grand3d.attention import attend, choose, prepare, visible  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.layout import make_layout  # noqa: E402
 
@@ -26,16 +26,16 @@ HEADS = st.sampled_from([(4, 4), (4, 2), (3, 1)])
 EDGES = [[(1, [1])], [(1, [1]), (1, [1])], [(5, [3, 1, 2])], [(2, [1, 1, 1]), (7, [4])], [(12, [9] * 10)]]
 
 
-def tensors(groups, heads: int = 4, key_heads: int = 2, dtype=torch.float64, seed: int = 0):
+def tensors(groups, heads: int = 4, key_heads: int = 2, dtype=torch.float64, seed: int = 0, width: int = 8):
     generator = torch.Generator().manual_seed(seed)
     total = sum(num_prefix + sum(lengths) for num_prefix, lengths in groups)
-    shapes = ((1, heads, total, 8), (1, key_heads, total, 8), (1, key_heads, total, 8), (1, total, heads, 8))
+    shapes = ((1, heads, total, width), *((1, key_heads, total, width),) * 2, (1, total, heads, width))
     return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
 def plain(query, key, value, groups):
     repeat = query.shape[1] // key.shape[1]
-    mask = dense_mask(make_layout(groups), query.dtype)
+    mask = visible(make_layout(groups))
     key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3).transpose(1, 2)
 
@@ -48,7 +48,7 @@ def compare(out, expected, inputs, grad, tolerance: float) -> None:
 
 
 def run(back_end: str, inputs, groups):
-    return attend(MODULE, *inputs, None, scaling=0.3, packed=packed(make_layout(groups), back_end))[0]
+    return attend(MODULE, *inputs, None, scaling=0.3, row=prepare(make_layout(groups), back_end, inputs[0].device))[0]
 
 
 def test_visible_two_scenes_see_themselves_and_suffixes_their_prefix():
@@ -95,6 +95,36 @@ def test_shared_prefix_split_with_very_unlike_scores_stays_finite():
     *inputs, grad = tensors(groups)
     inputs = [(x.detach() * 60).requires_grad_() for x in inputs]
     compare(run("split", inputs, groups), plain(*inputs, groups), inputs, grad, 1e-9)
+
+
+NEAR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+"""What rounding changes; a token seen or hidden by mistake changes some tenths."""
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize(
+    ("device", "back_end"),
+    [
+        ("cpu", "split"),
+        ("cpu", "dense"),
+        *(pytest.param("cuda", name, marks=pytest.mark.gpu) for name in ("split", "flex", "flash", "dense")),
+    ],
+)
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
+def test_shared_prefix_in_each_number_format_is_near_the_dense_mask_in_double(device, back_end, heads, dtype):
+    try:
+        choose(back_end, torch.device(device), dtype)
+    except GrandError as error:
+        pytest.skip(str(error))
+    groups = [(200, [40, 1, 17, 33]), (31, [5]), (1, [1])]
+    *exact, grad = (x.detach().to(dtype).double().requires_grad_() for x in tensors(groups, *heads, width=64))
+    expected = plain(*exact, groups)
+    inputs = [x.detach().to(device, dtype).requires_grad_() for x in exact]
+    out = attend(MODULE, *inputs, None, scaling=0.3, row=prepare(make_layout(groups), back_end, torch.device(device)))[0]
+    theirs = (expected, *torch.autograd.grad(expected, exact, grad))
+    ours = (out, *torch.autograd.grad(out, inputs, grad.to(device, dtype)))
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.cpu().double() - b).norm() <= NEAR[dtype] * b.norm()
 
 
 def forward(query, key, value, of_query, of_key, causal, scale):
@@ -144,7 +174,7 @@ def test_shared_prefix_variable_length_calls_equal_the_dense_mask(groups, heads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_varlen_forward", forward)
         patch.setattr(kernels, "_varlen_backward", backward)
-        out = kernels.Varlen.apply(*inputs, make_layout(groups), 0.3)
+        out = kernels.Varlen.apply(*inputs, kernels.segments(make_layout(groups), "cpu"), 0.3)
         compare(out, plain(*inputs, groups), inputs, grad, 1e-10)
 
 
@@ -196,7 +226,7 @@ def test_shared_prefix_flex_equals_the_dense_mask(groups):
 def test_shared_prefix_flash_calls_the_kernel_with_each_suffix_behind_its_prefix(monkeypatch, groups):
     def varlen(query, key, value, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, causal):
         assert causal
-        of_query, of_key = kernels._Ends(cu_seqlens_q, max_seqlen_q), kernels._Ends(cu_seqlens_k, max_seqlen_k)
+        of_query, of_key = kernels.Ends(cu_seqlens_q, max_seqlen_q), kernels.Ends(cu_seqlens_k, max_seqlen_k)
         # prefixes stand in front of their suffixes here, so the queries are in the row's order already
         return forward(query, key, value, of_query, of_key, True, softmax_scale)[0]
 
@@ -232,6 +262,7 @@ CPU, CUDA, MPS = (torch.device(name) for name in ("cpu", "cuda", "mps"))
 )
 def test_choose_takes_what_the_device_can(monkeypatch, wanted, device, dtype, capability, expected):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     assert choose(wanted, device, dtype) == expected
 
 
@@ -247,7 +278,52 @@ def test_choose_takes_what_the_device_can(monkeypatch, wanted, device, dtype, ca
 )
 def test_choose_says_what_is_missing(monkeypatch, wanted, device, dtype, word):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GrandError, match=word):
         choose(wanted, device, dtype)
-    assert attention.ATTENTION == "grand3d"
+
+
+@pytest.mark.parametrize("lacks", ["Ampere", "FlashAttention", "CUDA"])
+def test_choose_on_gpus_without_fused_kernels_takes_flex(monkeypatch, lacks):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5) if lacks == "Ampere" else (9, 0))
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: lacks != "FlashAttention")
+    monkeypatch.setattr(torch.version, "hip", "6.4" if lacks == "CUDA" else None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert choose("auto", CUDA, torch.bfloat16) == "flex"
+    with pytest.raises(GrandError, match="'split', which runs on"):
+        choose("split", CUDA, torch.bfloat16)
+    if lacks != "FlashAttention":  # PyTorch's own is another one
+        with pytest.raises(GrandError, match="'flash', which needs"):
+            choose("flash", CUDA, torch.bfloat16)
+
+
+@pytest.mark.parametrize("back_end", ["split", "dense"])
+@pytest.mark.parametrize(("of_score", "of_value"), [(8, 3), (12, 16), (5, 5)])
+def test_attend_queries_and_values_of_unlike_widths_equal_plain_attention(back_end, of_score, of_value):
+    """As in multi-head latent attention."""
+    groups, generator = [(5, [3, 1, 2]), (2, [4])], torch.Generator().manual_seed(0)
+    shapes = ((1, 4, 17, of_score), (1, 2, 17, of_score), (1, 2, 17, of_value), (1, 17, 4, of_value))
+    *inputs, grad = [torch.randn(s, generator=generator, dtype=torch.float64, requires_grad=True) for s in shapes]
+    compare(run(back_end, inputs, groups), plain(*inputs, groups), inputs, grad, 1e-10)
+
+
+def test_attend_with_a_row_refuses_dropout():
+    inputs = tensors([(5, [1])])[:3]
+    with pytest.raises(GrandError, match=r"SimpleNamespace drops attention at random \(0\.1\).*expected 0"):
+        attend(MODULE, *inputs, None, dropout=0.1, row=prepare(make_layout([(5, [1])]), "split", CPU))
+
+
+@pytest.mark.parametrize("back_end", ["split", "dense"])
+@pytest.mark.parametrize("limit", ["window", "chunk"])
+def test_attend_refuses_samples_longer_than_the_layer_sees(back_end, limit):
+    """Each back end shows the whole prefix."""
+    config = SimpleNamespace(attention_chunk_size=5 if limit == "chunk" else None)
+    module, window = SimpleNamespace(**vars(MODULE), config=config), {"sliding_window": 5} if limit == "window" else {}
+    for groups in ([(4, [1]), (3, [2])], [(2, [1]), (4, [2])]):
+        row = prepare(make_layout(groups), back_end, CPU)
+        if row.layout.longest <= 5:
+            attend(module, *tensors(groups)[:3], None, row=row, **window)
+            continue
+        with pytest.raises(GrandError, match=r"sees 5 tokens back, a sample has 6; set prompt\.max_tokens to at most 5"):
+            attend(module, *tensors(groups)[:3], None, row=row, **window)

@@ -336,7 +336,7 @@ def test_llama2_configs_are_the_papers_runs(name, root):
     config = load_config(root / "configs" / f"llama2_7b_{name}.yaml")
     train = config.train
     assert (train.learning_rate, train.weight_decay, train.global_batch, train.num_steps) == (2e-4, 0.01, 96, 10_000)
-    assert (train.schedule, config.model.dtype, config.model.attention) == ("cosine", "bf16", "flash")
+    assert (train.schedule, config.model.dtype, config.model.attention) == ("cosine", "bf16", "auto")
     assert (config.prompt.serializer, config.prompt.grounding, config.prompt.top_k) == ("grand", "first", 40)
 
 

@@ -21,9 +21,9 @@ from toy_run import config  # noqa: E402
 from grand3d import plan as plans  # noqa: E402
 from grand3d.adapter import wording  # noqa: E402
 from grand3d.cli import main  # noqa: E402
-from grand3d.config import dump_yaml, load_config  # noqa: E402
+from grand3d.config import PromptConfig, dump_yaml, load_config  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.model import attach_lora  # noqa: E402
+from grand3d.model import attach_lora, skeleton  # noqa: E402
 from grand3d.plan import dry_run  # noqa: E402
 from grand3d.sample import Sample  # noqa: E402
 from grand3d.stream import open_stream  # noqa: E402
@@ -86,6 +86,54 @@ def test_dry_run_local_base_is_checked_without_its_weights(toy_folder, base):
     safetensors.save_file({"a": torch.zeros(3)}, base / "model.safetensors")
     with pytest.raises(GrandError, match=r"expected tokenizer\.json"):
         dry_run(settings)
+
+
+SIZES = {
+    "num_hidden_layers": 4,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "vocab_size": 1000,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 4096,
+}
+
+
+def test_dry_run_counts_heads_of_any_width_as_the_model_does(toy_folder, base):
+    """Qwen 3 has heads wider than the hidden size shared among them."""
+    row = SIZES | {"model_type": "qwen3", "head_dim": 32}
+    (base / "config.json").write_text(json.dumps(row))
+    with torch.device("meta"):
+        model = skeleton(str(base))
+        whole = sum(p.numel() for p in model.parameters())
+        trained = sum(p.numel() for p in attach_lora(model, config(toy_folder).lora).parameters() if p.requires_grad)
+    found = dry_run(config(toy_folder, model__base=str(base)))["parameters"]
+    assert found["adapter"] == trained
+    assert found["base"] == pytest.approx(whole, rel=1e-2)  # less the norms of the heads
+
+
+def test_dry_run_makes_no_estimate_for_a_mixture_of_experts(toy_folder, base):
+    for key in ("num_local_experts", "num_experts", "n_routed_experts"):
+        (base / "config.json").write_text(json.dumps(SIZES | {"model_type": "mixtral", key: 8}))
+        assert plans._shape(str(base)) is None
+    (base / "config.json").write_text(json.dumps(SIZES | {"model_type": "llama"}))
+    assert plans._shape(str(base)) is not None
+
+
+def test_estimate_of_memory_tells_4_bits_new_tokens_and_masks(toy_folder):
+    shape, tokens = plans.SHAPES["meta-llama/llama-2-7b-hf"], {"row": 20_000, "pack": 20_000, "sample": 1500, "label": 60}
+
+    def memory(**changes):
+        return plans._memory(shape, config(toy_folder, model__dtype="bf16", **changes), tokens, 1)
+
+    plain = memory()
+    assert plain["weights"] == pytest.approx(13.48, abs=0.02)
+    assert memory(model__quantize="nf4")["weights"] == pytest.approx(3.9, abs=0.1)  # 6.5 G in 4 bits, 0.26 G as they are
+    assert memory(model__attention="dense")["activations"] == pytest.approx(plain["activations"] + 0.4, abs=0.02)
+    coord = replace(config(toy_folder, model__dtype="bf16"), prompt=PromptConfig(serializer="coord"))
+    assert plans._memory(shape, coord, tokens, 1)["new tokens"] == pytest.approx(4 * 0.262, abs=0.01)
+    assert "new tokens" not in plain
 
 
 def test_dry_run_adapter_to_start_from_is_checked_without_its_weights(toy_folder, adapter):

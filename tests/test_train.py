@@ -17,10 +17,14 @@ for _name in ("transformers", "peft", "accelerate"):
 from safetensors.torch import load_file  # noqa: E402
 
 from grand3d import checkpoint as checkpoints  # noqa: E402
+from grand3d import processes  # noqa: E402
 from grand3d import train as training  # noqa: E402
 from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
+from grand3d.embeddings import token_ids  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
-from grand3d.train import groups_per_process, learning_rate, train  # noqa: E402
+from grand3d.model import attach_lora, load_base  # noqa: E402
+from grand3d.processes import groups_per_process, open_accelerator  # noqa: E402
+from grand3d.train import learning_rate, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -249,14 +253,14 @@ def test_accelerator_launched_waits_two_hours(toy_folder, tmp_path, monkeypatch)
         seen.append(settings["kwargs_handlers"])
         return SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None), use_distributed=False)
 
-    monkeypatch.setattr(training, "Accelerator", accelerator)
+    monkeypatch.setattr(processes, "Accelerator", accelerator)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    training._accelerator(config(toy_folder), tmp_path)
+    open_accelerator(config(toy_folder), tmp_path)
     monkeypatch.setenv("LOCAL_RANK", "0")
     for gpu in (False, True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        training._accelerator(config(toy_folder), tmp_path)
+        open_accelerator(config(toy_folder), tmp_path)
     assert seen[0] == []
     assert [(h.backend, h.timeout.total_seconds()) for (h,) in seen[1:]] == [("gloo", 7200.0), ("nccl", 7200.0)]
 
@@ -278,8 +282,34 @@ def test_train_loss_that_is_not_finite_stops_with_a_word(toy_folder, tmp_path, m
     monkeypatch.setattr(
         training, "pack_loss", lambda model, pack, how: (sum(p.sum() for p in model.parameters()) * float("nan"), 1)
     )
+    steps = []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda *_, **__: steps.append(1))
     with pytest.raises(GrandError, match="step 1: the loss is nan"):
         train(config(toy_folder), tmp_path / "run")
+    assert not steps  # the weights are those before it
+
+
+def test_train_stand_ins_for_rows_of_other_processes_change_nothing(toy_folder, tmp_path, monkeypatch):
+    settings = config(toy_folder, lora__dropout=0, train__num_steps=2)
+    train(settings, tmp_path / "alone")
+    made = []
+    monkeypatch.setattr(training, "largest", lambda accelerator, number: made.append(number) or number + 2)
+    train(settings, tmp_path / "among")
+    assert log(tmp_path / "among", "rows") == log(tmp_path / "alone", "rows") == made
+    for key in ("loss", "grad_norm"):
+        assert log(tmp_path / "among", key) == pytest.approx(log(tmp_path / "alone", key), rel=1e-5)
+
+
+def test_weights_of_new_tokens_do_not_decay():
+    base, tokenizer = load_base("tiny", serializer="coord")
+    settings = from_dict({"lora": {"rank": 2}}).lora
+    plain = training._parts(attach_lora(load_base("tiny")[0], settings), 0.1)
+    assert [part["weight_decay"] for part in plain] == [0.1]
+    model = attach_lora(base, settings, new_tokens=token_ids(tokenizer, "coord"))
+    updates, tokens = training._parts(model, 0.1)
+    assert (updates["weight_decay"], tokens["weight_decay"]) == (0.1, 0.0)
+    assert sum(p.numel() for p in tokens["params"]) == 896 * 64
+    assert len(updates["params"]) == len(plain[0]["params"])
 
 
 def test_train_unknown_tracker_package_names_the_pip_line(toy_folder, tmp_path):

@@ -9,9 +9,10 @@ Each way does the forward and the backward pass of a LoRA model over K questions
 - packed: one row of the K whole samples behind each other, no attention across them: "padding-free" training.
 - shared: one row, the scene once.
 
-All take the cross entropy of labelled tokens only (a head over all tokens would cost the other two far more). Ways are timed in
-turn, so that a change of the machine's speed meets all alike; figures are ratios of medians. ``flop_limit`` is how much faster
-``shared`` would be than ``padded`` if time followed the counted floating point operations, attention included.
+Half formats run under autocast with the adapter in float32, as a training of one process or of DDP does. All take the cross
+entropy of labelled tokens only (a head over all tokens would cost the other two far more). Ways are timed in turn, so that a
+change of the machine's speed meets all alike; figures are ratios of medians. ``flop_limit`` is how much faster ``shared`` would
+be than ``padded`` if time followed the counted floating point operations, attention included.
 """
 
 from __future__ import annotations
@@ -136,12 +137,24 @@ def build(shape: dict[str, int], dtype: str, device: Any, rank: int, checkpointi
     return model
 
 
-def step(model: Any, losses: Callable[[], list[torch.Tensor]]) -> torch.Tensor:
+def step(model: Any, dtype: str, losses: Callable[[], list[torch.Tensor]]) -> torch.Tensor:
     """One forward and backward pass; the adapter's gradient as one vector."""
     model.zero_grad()
-    for loss in losses():
+    with torch.autocast(model.device.type, DTYPES[dtype], enabled=dtype != "fp32"):
+        summed = losses()
+    for loss in summed:
         loss.backward()
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+
+
+def timed(model: Any, dtype: str, losses: Callable[[], list[torch.Tensor]]) -> float:
+    """Seconds of a step; a GPU has nothing else to do when the clock starts, and is done when it stops."""
+    wait = torch.cuda.synchronize if model.device.type == "cuda" else lambda: None
+    wait()
+    began = time.perf_counter()
+    step(model, dtype, losses)
+    wait()
+    return time.perf_counter() - began
 
 
 class Peak:
@@ -166,13 +179,12 @@ class Peak:
         return round((now - self.before) / 1e6, 1)
 
 
-def measure(
-    model: Any, shape: dict[str, int], case: tuple[int, int, int], repeats: int, rank: int, device: Any
-) -> dict[str, Any]:
+def measure(model: Any, shape: dict[str, int], case: tuple[int, int, int], repeats: int, rank: int, dtype: str) -> dict[str, Any]:
     rows = samples(*case, shape["vocab_size"])
     prefix, suffixes = len(rows[0].prefix), [len(row.suffix) for row in rows]
     labels = sum(sum(row.mask) for row in rows)
-    how = choose("auto", device, next(model.parameters()).dtype if device.type == "cpu" else model.get_base_model().dtype)
+    device = model.device
+    how = choose("auto", device, DTYPES[dtype])
     shared, packed = make_pack([rows]).to(device), make_pack([[row] for row in rows]).to(device)
     ways: dict[str, Callable[[], list[torch.Tensor]]] = {
         "padded": lambda: [padded_loss(model, rows, device)],
@@ -183,15 +195,11 @@ def measure(
     grads, peaks = {}, {}
     for way, losses in ways.items():  # a first round warms up, and gives gradients and memory
         peak = Peak(device)
-        grads[way] = step(model, losses)
+        grads[way] = step(model, dtype, losses)
         peaks[way] = peak.megabytes()
     for _ in range(repeats):
         for way, losses in ways.items():
-            began = time.perf_counter()
-            step(model, losses)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds[way].append(time.perf_counter() - began)
+            seconds[way].append(timed(model, dtype, losses))
     middle = {way: statistics.median(values) for way, values in seconds.items()}
     work = {way: flops(shape, *pairs_of(prefix, suffixes, way), labels, rank) for way in ways}
     speedup, limit = middle["padded"] / middle["shared"], work["padded"] / work["shared"]
@@ -229,7 +237,7 @@ def main() -> None:
     device, shape = torch.device(options.device), SHAPES[options.model]
     model = build(shape, options.dtype, device, options.rank, options.checkpointing)
     repeats = 2 if options.quick else 7
-    cases = [measure(model, shape, case, repeats, options.rank, device) for case in CASES]
+    cases = [measure(model, shape, case, repeats, options.rank, options.dtype) for case in CASES]
     report: dict[str, Any] = {
         "model": options.model,
         "dtype": options.dtype,
@@ -326,16 +334,10 @@ def trl(model: Any, shape: dict[str, int], options: argparse.Namespace) -> list[
             per_step = len(rows) / len(trainer.train_dataset)
             trainer.train()
         theirs = per_step / statistics.median(clock.seconds[1:])
-        how = choose("auto", device, model.get_base_model().dtype)
+        how = choose("auto", device, DTYPES[options.dtype])
         pack = make_pack([samples(prefix, questions, mean, shape["vocab_size"])]).to(device)
-        seconds = []
-        for _ in range(num_steps):
-            began = time.perf_counter()
-            step(model, lambda pack=pack, how=how: [pack_loss(model, pack, how)[0]])
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - began)
-        ours = questions / statistics.median(seconds)
+        loss = lambda pack=pack, how=how: [pack_loss(model, pack, how)[0]]  # noqa: E731
+        ours = questions / statistics.median(timed(model, options.dtype, loss) for _ in range(num_steps))
         found.append(
             {
                 "prefix": prefix,
