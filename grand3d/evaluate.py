@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from grand3d import launched, server
 from grand3d.bench import BENCHMARKS
 from grand3d.config import PromptConfig, to_dict
 from grand3d.decoding import Decoding
-from grand3d.errors import GrandError, import_extra, place, shown
+from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
-from grand3d.replies import data_hash, join, only_writer, part_of, resume
+from grand3d.replies import data_hash, join, only_writer, part_of, refuse_no_file, resume
 from grand3d.sample import Data, Reply, Sample
 
 BASE = "base:"
@@ -94,10 +94,11 @@ def predict(
             to it; or see ``rejects``.
     """
     out = Path(out)
-    if os.path.isdir(out):  # said before the model is loaded
-        raise GrandError(f"{place(out)}: is a folder, expected the name of a replies file")
+    refuse_no_file(out)  # said before the model is loaded
+    rank, size = launched.number(), launched.count()
     decoding = decoding or Decoding()
-    prompt, weights, answer = _answerer(adapter, dtype, decoding)
+    wanted = _first(data.samples, num_scenes, num_samples)
+    prompt, weights, answer = _answerer(adapter, dtype, decoding, {sample.task for sample in wanted})
     about = {
         "adapter": adapter,
         "weights": weights,
@@ -105,11 +106,8 @@ def predict(
         "prompt": to_dict(prompt),
         "dtype": dtype,
     } | {key: value for key, value in asdict(decoding).items() if key != "batch_size"}
-    rank, size = launched.number(), launched.count()
-    wanted = _first(data.samples, num_scenes, num_samples)
     with only_writer(out) if rank == 0 else contextlib.nullcontext() as write:
-        done = resume(out, about, data) if rank == 0 else None
-        done = launched.from_first(done)
+        done = launched.from_first(lambda: resume(out, about, data))
         left = [sample for sample in wanted if sample.sample_id not in done]
         num_kept = len(wanted) - len(left)
         rejects = rejects if rejects is not None else Rejects()
@@ -129,14 +127,14 @@ def predict(
 Answer = Callable[[Data, Sequence[Sample], Decoding, Rejects], Iterator[Reply]]
 
 
-def _answerer(adapter: str, dtype: str, decoding: Decoding) -> tuple[PromptConfig, str | None, Answer]:
+def _answerer(adapter: str, dtype: str, decoding: Decoding, tasks: Collection[str]) -> tuple[PromptConfig, str | None, Answer]:
     """Prompt settings, a hash of the weights (None behind a server), and what answers samples."""
     if adapter.startswith(server.PREFIX):
         return PromptConfig(), None, partial(server.ask_server, server.read_server(adapter), PromptConfig())
     model, tokenizer, prompt = load_model(adapter, dtype)
-    from grand3d.generate import ask, prompt_limit
+    from grand3d.generate import ask, check_limits
 
-    prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)  # before there is a file
+    check_limits(model, tokenizer, prompt, tasks, decoding)  # before there is a file
     return prompt, _weights_hash(model), partial(ask, model, tokenizer, prompt)
 
 

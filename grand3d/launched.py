@@ -4,26 +4,62 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from grand3d.errors import import_extra
+from grand3d.errors import GrandError, import_extra
+
+T = TypeVar("T")
 
 LONGEST = datetime.timedelta(days=7)  # one may wait that long for the slowest
 
 
 def number() -> int:
     """Which of the processes this is, from 0 on."""
-    return int(os.environ.get("RANK", "0"))
+    return _variable("RANK", 0, 0)
 
 
 def count() -> int:
     """How many there are; 1 without a launcher."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return _variable("WORLD_SIZE", 1, 1)
 
 
-def from_first(value: Any) -> Any:
-    """What the first process gives, in all of them. All must call it, and wait for the first."""
-    return from_all(value)[0]
+def _variable(name: str, default: int, least: int) -> int:
+    text = os.environ.get(name, str(default))
+    if (
+        not text.isascii()
+        or not text.isdigit()
+        or int(text) < least
+        or (name == "WORLD_SIZE" and int(text) > 1 and not _address())
+    ):
+        raise GrandError(
+            f"the environment says {name}={text!r}, expected what torchrun or accelerate launch sets (a whole number of at least "
+            f"{least}, with MASTER_ADDR and MASTER_PORT beside several processes); is it left over from another job?"
+        )
+    return int(text)
+
+
+def _address() -> bool:
+    return "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What the first process makes, in all of them; so is the error with which it refuses.
+
+    Raises:
+        GrandError: The first process's.
+    """
+    value: T | None = None
+    error: GrandError | None = None
+    if number() == 0:
+        try:
+            value = make()
+        except GrandError as caught:
+            error = caught
+    value, error = from_all((value, error))[0]
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]
 
 
 def from_all(value: Any) -> list[Any]:

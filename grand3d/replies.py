@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from grand3d.errors import GrandError, place, shown, unusable
+from grand3d.errors import GrandError, place, shown, unusable, writing
 from grand3d.files import read_json, write_json
 from grand3d.sample import Data, Reply, load_replies, reply_to_dict, sample_to_dict
 from grand3d.scene import scene_to_dict
@@ -34,6 +34,7 @@ def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
     Raises:
         GrandError: If the file cannot be written, or another run is writing to it.
     """
+    refuse_no_file(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         file = open(out, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
@@ -79,10 +80,8 @@ def resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
     Raises:
         GrandError: If the file holds replies of another run or of other data, or something else.
     """
-    if out.exists() and not out.is_file():  # reading a device might never end
-        raise GrandError(f"{out}: is a {'folder' if out.is_dir() else 'device or pipe'}, expected a file for the replies")
-    note = _note(out)
-    if out.exists() and out.stat().st_size:
+    note, parts = _note(out), parts_of(out)
+    if parts or (out.exists() and out.stat().st_size):
         if not note.exists():
             raise GrandError(f"{out}: holds something, and no {note.name} beside it says what wrote it; give another file")
         before = _read_note(note)
@@ -93,7 +92,8 @@ def resume(out: Path, about: dict[str, Any], data: Data) -> set[str]:
         ]
         if changed:
             raise GrandError(f"{out}: holds replies of another run ({'; '.join(changed)}); give another file")
-        cut_last_line(out)
+        if out.exists() and out.stat().st_size:
+            cut_last_line(out)
     else:
         write_json(note, about)
     join(out)
@@ -114,6 +114,12 @@ def refuse_stale(replies: str | Path, data: Data) -> None:
     Raises:
         GrandError: If the note names other data, or says nothing.
     """
+    parts = parts_of(Path(replies))
+    if parts:
+        raise GrandError(
+            f"{place(replies)}: beside it lies {parts[0].name}, so several processes were stopped while they answered; expected "
+            "the replies whole: run predict again, which joins the parts and answers the rest"
+        )
     note = _note(replies)
     if not note.exists():
         return
@@ -160,6 +166,16 @@ def data_hash(data: Data) -> str:
     return digest.hexdigest()[:16]
 
 
+def refuse_no_file(out: Path) -> None:
+    """Refuse what replies cannot be kept in; opening a pipe, or reading a device, might never end.
+
+    Raises:
+        GrandError: For a folder, a device or a pipe.
+    """
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise GrandError(f"{place(out)}: is a {'folder' if out.is_dir() else 'device or pipe'}, expected a file for the replies")
+
+
 def part_of(out: Path, number: int) -> Path:
     """The file of one of several processes."""
     return out.with_name(f"{out.name}.{number}.part")
@@ -169,20 +185,26 @@ def join(out: Path) -> None:
     """Move the replies of all parts to the end of the file; those that are there already, from a join that was interrupted, stay
     once.
     """
-    pattern = re.compile(re.escape(out.name) + r"\.[0-9]+\.part")
-    parts = sorted(path for path in out.parent.glob("*.part") if pattern.fullmatch(path.name))
+    parts = parts_of(out)
     if not parts:
         return
-    done = {reply.sample_id for reply in load_replies(out)} if out.exists() else set()
-    with open(out, "a", encoding="utf-8", newline="\n") as file:
+    done = {reply.sample_id for reply in load_replies(out)} if out.exists() and out.stat().st_size else set()
+    with writing(out):
+        with open(out, "a", encoding="utf-8", newline="\n") as file:
+            for path in parts:
+                if path.stat().st_size:
+                    cut_last_line(path)
+                for reply in load_replies(path) if path.stat().st_size else ():
+                    if reply.sample_id not in done:
+                        done.add(reply.sample_id)
+                        file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         for path in parts:
-            if path.stat().st_size:
-                cut_last_line(path)
-            for reply in load_replies(path):
-                if reply.sample_id not in done:
-                    done.add(reply.sample_id)
-                    file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    for path in parts:
-        path.unlink()
+            path.unlink()
+
+
+def parts_of(out: Path) -> list[Path]:
+    """The parts that lie beside a replies file."""
+    pattern = re.compile(re.escape(out.name) + r"\.[0-9]+\.part")
+    return sorted(path for path in out.parent.glob("*.part") if pattern.fullmatch(path.name))

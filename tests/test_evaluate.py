@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 from grand3d import evaluate, figures
 from grand3d import replies as replies_file
 from grand3d.config import PromptConfig
+from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.report import render, table
@@ -148,6 +150,22 @@ def test_predict_onto_a_full_disk_is_one_message(tmp_path: Path) -> None:
         replies_file.only_writer(tmp_path / "r.jsonl") as write,
     ):
         write(Reply("a", "s", "Yes"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_predict_into_a_pipe_is_refused_before_it_is_opened(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(GrandError, match="is a device or pipe, expected a file"):
+        tiny_predict(rooms, tmp_path / "pipe")
+
+
+def test_predict_with_too_few_tokens_for_a_valid_reply_leaves_no_file(
+    rooms: Data, tiny_base: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(evaluate, "load_model", lambda name, dtype="fp32": (*tiny_base, PromptConfig()))
+    with pytest.raises(GrandError, match=r"a reply to object_reference takes \d+ tokens at least, expected"):
+        evaluate.predict("base:tiny", rooms, tmp_path / "r.jsonl", Decoding(9))
+    assert not list(tmp_path.iterdir())
 
 
 def test_predict_of_a_part_can_be_completed(rooms: Data, tiny_predict: Any, tmp_path: Path) -> None:

@@ -129,11 +129,11 @@ def folder_of(model, folder) -> str:
     return str(folder)
 
 
-def test_training_on_an_inexact_base_stops_before_the_folder_is_touched(folder, tmp_path):
+def test_training_on_an_inexact_base_stops_before_the_folder_is_touched(toy_folder, tmp_path):
     sizes = SIZES | {"vocab_size": len(load_tokenizer("tiny")), "max_position_embeddings": 4096}
     base = folder_of(build("Lfm2", **sizes, layer_types=["conv", "full_attention"]), tmp_path / "base")
     with pytest.raises(GrandError, match="'lfm2' attends to a packed row in 1 of its 2 layers"):
-        train(config(folder, model__base=base, lora__modules=["q_proj", "v_proj"]), tmp_path / "run")
+        train(config(toy_folder, model__base=base, lora__modules=["q_proj", "v_proj"]), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,10 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed (extra train)")
 
+from grand3d import launched
+from grand3d.errors import GrandError
 from grand3d.evaluate import share
-from grand3d.replies import join, part_of
+from grand3d.replies import data_hash, join, part_of, refuse_stale, resume
 from grand3d.sample import Reply, Sample, load_replies, save_data, save_replies
 from grand3d.synth import make_data
 
@@ -54,6 +57,52 @@ def test_join_takes_over_parts_once_and_mends_half_lines(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.jsonl", "r.jsonl.mine.part"]
     join(out)
     assert len(load_replies(out)) == 6
+
+
+def test_parts_of_another_run_are_not_joined_and_score_says_that_they_lie_there(tmp_path: Path) -> None:
+    data = make_data(1, 3, 2)
+    out, about = tmp_path / "r.jsonl", {"weights": "a", "data": data_hash(data)}
+    resume(out, about, data)  # writes the note
+    save_replies(part_of(out, 0), [Reply(sample.sample_id, sample.scene_id, "Yes") for sample in data.samples])
+    for note in ('{"weights": "b"}', None):
+        kept = (tmp_path / "r.jsonl.run.json").read_text()
+        (tmp_path / "r.jsonl.run.json").unlink()
+        if note:
+            (tmp_path / "r.jsonl.run.json").write_text(note)
+        with pytest.raises(GrandError, match=r"replies of another run|no r\.jsonl\.run\.json"):
+            resume(out, about, data)
+        assert part_of(out, 0).exists()
+        (tmp_path / "r.jsonl.run.json").write_text(kept)
+    with pytest.raises(GrandError, match=r"beside it lies r\.jsonl\.0\.part"):
+        refuse_stale(out, data)
+    assert resume(out, about, data) == {sample.sample_id for sample in data.samples}
+    refuse_stale(out, data)
+
+
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "two"), ("WORLD_SIZE", "0"), ("WORLD_SIZE", "2"), ("RANK", "-1")])
+def test_variables_of_no_launcher_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(GrandError, match=f"{name}='{value}', expected what torchrun"):
+        launched.count() if name == "WORLD_SIZE" else launched.number()
+
+
+def test_two_processes_both_leave_when_the_first_refuses(tmp_path: Path) -> None:
+    """Started by hand, without a launcher that would end the other one."""
+    save_data(tmp_path / "data", make_data(1, 3, 2))
+    (tmp_path / "r.jsonl").write_text("{}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    runs = []
+    for rank in range(2):
+        env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "RANK": str(rank)}
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        command = [sys.executable, "-m", "grand3d", "predict", "base:tiny", tmp_path / "data", tmp_path / "r.jsonl"]
+        runs.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    for run in runs:
+        _, err = run.communicate(timeout=170)
+        assert run.returncode == 2 and b"no r.jsonl.run.json beside it" in err
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ from grand3d.tokens import decode  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_open_stream_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(folder):
-    settings = config(folder)
+def test_open_stream_every_epoch_takes_each_sample_once_whatever_the_number_of_processes(toy_folder):
+    settings = config(toy_folder)
     stream = open_stream(settings)
     assert (stream.num_groups, stream.num_samples) == (4, 7)
     for epoch in range(3):
@@ -37,16 +37,16 @@ def test_open_stream_every_epoch_takes_each_sample_once_whatever_the_number_of_p
     assert sorted(str(g) for rank in taken for g in rank) == sorted(str(stream.group(i)[1]) for i in range(6))
 
 
-def test_open_stream_group_depends_on_its_number_only(folder):
-    first, second = open_stream(config(folder)), open_stream(config(folder))
+def test_open_stream_group_depends_on_its_number_only(toy_folder):
+    first, second = open_stream(config(toy_folder)), open_stream(config(toy_folder))
     backwards = [second.group(i) for i in reversed(range(9))]
     assert [first.group(i) for i in range(9)] == backwards[::-1]
-    other = open_stream(config(folder, train__seed=1))
+    other = open_stream(config(toy_folder, train__seed=1))
     assert [first.group(i) for i in range(9)] != [other.group(i) for i in range(9)]
 
 
-def test_open_stream_weights_repeat_or_thin_out_a_source(folder):
-    raw = {"data": {"train": [{"path": str(folder), "weight": 2.5}], "questions_per_scene": 4}, "train": {"global_batch": 4}}
+def test_open_stream_weights_repeat_or_thin_out_a_source(toy_folder):
+    raw = {"data": {"train": [{"path": str(toy_folder), "weight": 2.5}], "questions_per_scene": 4}, "train": {"global_batch": 4}}
     stream = open_stream(from_dict(raw))
     seen = Counter(s.sample_id for i in range(stream.num_groups) for s in stream.group(i)[1])
     assert set(seen.values()) <= {2, 3}
@@ -71,11 +71,11 @@ def test_open_stream_nothing_to_learn_from_raises(tmp_path, toy_scene):
         open_stream(config(tmp_path / "empty"))
 
 
-def test_open_stream_fingerprint_follows_the_data(folder):
-    before = open_stream(config(folder)).fingerprint
-    file = folder / "samples.jsonl"
+def test_open_stream_fingerprint_follows_the_data(toy_folder):
+    before = open_stream(config(toy_folder)).fingerprint
+    file = toy_folder / "samples.jsonl"
     file.write_text(file.read_text().replace("pillows", "cushions"))
-    assert open_stream(config(folder)).fingerprint != before
+    assert open_stream(config(toy_folder)).fingerprint != before
 
 
 def test_encode_group_over_the_limit_drops_proposals_but_no_target(tiny_base, toy_proposals):
@@ -116,18 +116,18 @@ def test_encode_group_bad_answer_is_named_or_counted(tiny_base, toy_scene):
     assert len(tally.rejects.rows) == 1
 
 
-def test_open_stream_folder_with_truth_is_refused(folder, toy_scene, toy_proposals):
-    data = load_data(folder)
+def test_open_stream_folder_with_truth_is_refused(toy_folder, toy_scene, toy_proposals):
+    data = load_data(toy_folder)
     truth = {"toy_room": toy_scene, "other": replace(toy_proposals, scene_id="other")}
-    save_data(folder, Data(data.scenes, data.samples, truth))
+    save_data(toy_folder, Data(data.scenes, data.samples, truth))
     with pytest.raises(GrandError, match=r"data: holds truth.jsonl, so its target ids are those of the true objects"):
-        open_stream(config(folder))
+        open_stream(config(toy_folder))
 
 
-def test_open_stream_weight_that_leaves_an_epoch_without_a_sample_raises(folder):
+def test_open_stream_weight_that_leaves_an_epoch_without_a_sample_raises(toy_folder):
     with pytest.raises(GrandError, match=r"an epoch takes 0.0007 samples.*data: 0.0001"):
-        open_stream(config(folder, data__train=[{"path": str(folder), "weight": 0.0001}]))
-    thin = open_stream(config(folder, data__train=[{"path": str(folder), "weight": 0.2}]))
+        open_stream(config(toy_folder, data__train=[{"path": str(toy_folder), "weight": 0.0001}]))
+    thin = open_stream(config(toy_folder, data__train=[{"path": str(toy_folder), "weight": 0.2}]))
     assert all(thin.group(i)[1] for i in range(20))
 
 
@@ -201,24 +201,24 @@ def test_dry_run_llama2_objref_says_what_the_run_would_do():
         dry_run(settings, num_processes=7)
 
 
-def test_dry_run_with_data_measures_it(folder):
-    found = dry_run(config(folder))
+def test_dry_run_with_data_measures_it(toy_folder):
+    found = dry_run(config(toy_folder))
     assert found["tokens"]["how"] == "measured"
     assert found["epochs"] == 3.0
     assert found["parameters"]["base"] == 49152 * 64 + 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
 
 
-def test_dry_run_adapter_size_is_that_of_the_real_adapter(folder, tiny_model):
+def test_dry_run_adapter_size_is_that_of_the_real_adapter(toy_folder, tiny_model):
     from grand3d.model import attach_lora
 
-    settings = config(folder)
+    settings = config(toy_folder)
     model = attach_lora(tiny_model[0], settings.lora)
     assert dry_run(settings)["parameters"]["adapter"] == sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 @pytest.mark.parametrize("base", ["TinyLlama/TinyLlama-1.1B-Chat-v1.0", "HuggingFaceTB/SmolLM2-1.7B", "my/llama-2-7b-gqa"])
-def test_dry_run_base_whose_name_only_contains_a_known_one_is_unknown(folder, base):
-    found = dry_run(config(folder, model__base=base))
+def test_dry_run_base_whose_name_only_contains_a_known_one_is_unknown(toy_folder, base):
+    found = dry_run(config(toy_folder, model__base=base))
     assert found["parameters"] is None
     assert any("is not known here" in note for note in found["notes"])
 

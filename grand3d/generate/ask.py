@@ -10,6 +10,7 @@ from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.generate.decode import Times, choose, generate, prompt_limit
+from grand3d.generate.guide import Grammar
 from grand3d.generate.weigh import Choice
 from grand3d.grammar import KINDS, reply_grammar
 from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END
@@ -17,7 +18,7 @@ from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
 from grand3d.serial import SceneText, fit_scene
-from grand3d.tokens import Encoded, counter, encode, scene_budget
+from grand3d.tokens import Encoded, counter, encode, scene_budget, stop_ids
 
 Row = tuple[Sample, SceneText, Encoded]
 DECODING = Decoding()
@@ -66,6 +67,24 @@ def _answers(
         return
     for reply in generate(model, tokenizer, requests, tokens, batch, decoding.sampling, grammars=grammars, times=times):
         yield *reply, []
+
+
+def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collection[str], decoding: Decoding) -> None:
+    """See that prompts and replies of these tasks have room, before any is made.
+
+    Raises:
+        GrandError: If they have not.
+    """
+    prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)
+    for task in sorted(tasks) if decoding.constrained else ():
+        text = reply_grammar(KINDS[task], ["obj_0"], prompt.grounding)
+        num_words = model.get_output_embeddings().weight.shape[0]
+        shortest = Grammar(text, tokenizer, num_words, stop_ids(tokenizer)).shortest
+        if shortest > decoding.max_new_tokens:
+            raise GrandError(
+                f"a reply to {task} takes {shortest} tokens at least, expected max_new_tokens of so many or more, seen "
+                f"{decoding.max_new_tokens}; or ask without a grammar (--unconstrained)"
+            )
 
 
 def candidates(task: str, num_objects: int) -> Choice | None:
