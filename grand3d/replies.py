@@ -34,7 +34,6 @@ def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
     Raises:
         GrandError: If the file cannot be written, or another run is writing to it.
     """
-    refuse_no_file(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         file = open(out, "a", encoding="utf-8", newline="\n")  # noqa: SIM115

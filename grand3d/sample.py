@@ -295,7 +295,7 @@ def load_data(
             faults.append(("its scene was rejected", f"scene {shown(sample.scene_id)} was rejected"))
         elif sample.scene_id not in scenes:
             faults.append(_unknown_scene(sample.scene_id, scenes, "scenes.jsonl"))
-        elif absent and sample.scene_id not in answers:
+        elif sample.scene_id not in answers:
             reason = (
                 f"scene {shown(sample.scene_id)} is not in truth.jsonl, expected there with the true objects that targets name"
             )

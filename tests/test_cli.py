@@ -112,7 +112,7 @@ def test_predict_with_skip_bad_goes_on_and_keeps_the_rejected_row(
 ) -> None:
     BAD_SAMPLES[name][0](folder)
     out = tmp_path / "r.jsonl"
-    code, _, err = run("predict", "base:tiny", folder, out, "--skip-bad", "--max-new-tokens", "2")
+    code, _, err = run("predict", "base:tiny", folder, out, "--skip-bad", "--max-new-tokens", "2", "--unconstrained")
     assert code == 0 and len(load_replies(out)) == 3
     (row,) = [json.loads(line) for line in Path(f"{out}.rejected.jsonl").read_text().splitlines()]
     assert BAD_SAMPLES[name][1] in f"{row['where']}: {row['reason']}" and row["row"]
@@ -129,7 +129,9 @@ def test_predict_with_skip_bad_leaves_out_a_bad_scene_and_its_samples(
         file.write(json.dumps(good) + "\n")
     with (folder / "samples.jsonl").open("a") as file:
         file.write(json.dumps({"sample_id": "g", "scene_id": "good", "task": "question", "text": "What is there?"}) + "\n")
-    code, _, err = run("predict", "base:tiny", folder, tmp_path / "r.jsonl", "--skip-bad", "--max-new-tokens", "2")
+    code, _, err = run(
+        "predict", "base:tiny", folder, tmp_path / "r.jsonl", "--skip-bad", "--max-new-tokens", "2", "--unconstrained"
+    )
     assert code == 0 and [reply.sample_id for reply in load_replies(tmp_path / "r.jsonl")] == ["g"]
     assert "rejected: 4 x its scene was rejected" in err
     assert len((tmp_path / "r.jsonl.rejected.jsonl").read_text().splitlines()) == 5
@@ -138,9 +140,9 @@ def test_predict_with_skip_bad_leaves_out_a_bad_scene_and_its_samples(
 def test_sample_longer_than_the_context_is_refused_or_skipped(run: Run, tiny: None, folder: Path, tmp_path: Path) -> None:
     break_sample(1, text="Are there any pillows? " * 2000)(folder)
     out = tmp_path / "r.jsonl"
-    code, _, err = run("predict", "base:tiny", folder, out, "--max-new-tokens", "2")
+    code, _, err = run("predict", "base:tiny", folder, out, "--max-new-tokens", "2", "--unconstrained")
     assert code == 2 and "sample 'toy_1': too long for the context:" in err and "tokens of question" in err
-    code, _, err = run("predict", "base:tiny", folder, out, "--max-new-tokens", "2", "--skip-bad")
+    code, _, err = run("predict", "base:tiny", folder, out, "--max-new-tokens", "2", "--unconstrained", "--skip-bad")
     assert code == 0 and {r.sample_id for r in load_replies(out)} == {"toy_0", "toy_2", "toy_3"}
     assert "rejected: 1 x too long for the context" in err
 
@@ -209,9 +211,12 @@ def test_synth_check_predict_score_is_one_chain(run: Run, tiny: None, tmp_path: 
     code, out, err = run("synth", "rooms", data, "--scenes", 2, "--seed", 5, "--questions", 6)
     assert code == 0 and out == "" and "2 scenes, 12 samples" in err
     assert run("check", data)[:2] == (0, err.split(": ", 1)[1])
-    code, out, err = run("predict", "base:tiny", data, replies, "--max-new-tokens", 2)
+    code, out, err = run("predict", "base:tiny", data, replies, "--max-new-tokens", 2, "--unconstrained")
     assert code == 0 and out == "" and "12 replies written, 12 cut at 2 tokens" in err
-    assert "0 replies written, 12 were there" in run("predict", "base:tiny", data, replies, "--max-new-tokens", 2)[2]
+    assert (
+        "0 replies written, 12 were there"
+        in run("predict", "base:tiny", data, replies, "--max-new-tokens", 2, "--unconstrained")[2]
+    )
     code, out, _ = run("score", "synth", data, replies)
     assert code == 0 and out.startswith("synth: n 12, missing 0")
     code, out, _ = run("score", "synth", data, replies, "--json")
@@ -230,7 +235,7 @@ def test_synth_check_predict_score_is_one_chain(run: Run, tiny: None, tmp_path: 
 
 def test_score_of_a_part_needs_to_be_told_what_missing_means(run: Run, tiny: None, folder: Path, tmp_path: Path) -> None:
     replies = tmp_path / "r.jsonl"
-    run("predict", "base:tiny", folder, replies, "--limit", 2, "--max-new-tokens", 2)
+    run("predict", "base:tiny", folder, replies, "--limit", 2, "--max-new-tokens", 2, "--unconstrained")
     code, _, err = run("score", "synth", folder, replies)
     assert code == 2 and "2 of 4 samples have no reply (first: toy_2). Pass --missing=wrong" in one_message(err)
     assert "n 4, missing 2" in run("score", "synth", folder, replies, "--missing=wrong")[1]
@@ -360,9 +365,9 @@ def test_train_dry_run_leaves_out_broken_rows_when_told_and_names_a_run_as_train
 
 def test_chat_demo_answers_piped_lines(run: Run, tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("where is the desk?\n/ground the chair\n"))
-    code, out, _ = run("chat", "demo", "--adapter", "base:tiny", "--max-new-tokens", 3)
+    code, out, _ = run("chat", "demo", "--adapter", "base:tiny", "--max-new-tokens", 3, "--unconstrained")
     assert code == 0 and out.startswith("> where is the desk?\n") and "> /ground the chair\n" in out
     monkeypatch.setattr(sys, "stdin", io.StringIO("where is the desk?\n"))
-    code, out, _ = run("chat", "demo", "--json", "--max-new-tokens", 3)
+    code, out, _ = run("chat", "demo", "--json", "--max-new-tokens", 3, "--unconstrained")
     (row,) = map(json.loads, out.splitlines())
     assert code == 0 and row["scene_id"] == "demo" and not row["finished"]

@@ -127,7 +127,7 @@ def test_scene_without_true_objects_is_named(run: Run, folder: Path) -> None:
     (folder / "truth.jsonl").write_text(json.dumps(row | {"scene_id": "another"}) + "\n")
     code, _, err = run("show", folder)
     assert code == 2 and "samples.jsonl:1: " in err and "scene 'toy_room' is not in truth.jsonl, expected there" in err
-    assert "3 x scene without truth" in run("check", folder)[1]
+    assert "4 x scene without truth" in run("check", folder)[1]
 
 
 def test_score_of_replies_to_other_data_is_refused(run: Run, tiny: None, folder: Path, tmp_path: Path) -> None:

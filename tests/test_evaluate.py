@@ -127,7 +127,7 @@ def test_predict_beside_a_note_that_says_nothing_is_refused(rooms: Data, tiny_pr
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("folder", "is a folder, expected the name of a replies file"),
+        ("folder", "is a folder, expected a file for the replies"),
         ("file/r.jsonl", "a part of the path is a file, where a folder is expected"),
         ("x" * 300, "the name is too long for this file system"),
         ("a\0b", "the name holds a NUL character"),

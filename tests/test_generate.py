@@ -120,7 +120,7 @@ def test_generate_answers_equal_requests_once_and_alike(lively: Any, monkeypatch
     first, second = make_requests([(30, [5, 8])])
     rows = []
     answer = decode._answer
-    monkeypatch.setattr(decode, "_answer", lambda *a: rows.append(len(a[2])) or answer(*a))
+    monkeypatch.setattr(decode, "_answer", lambda *a: rows.append(len(a[3])) or answer(*a))
     replies = batched(model, tokenizer, [first, second, first, first], 8)
     assert replies[0] == replies[2] == replies[3] != replies[1]
     assert rows == [2]

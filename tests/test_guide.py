@@ -106,8 +106,9 @@ def test_every_limit_from_the_shortest_reply_on_gives_valid_replies(tiny_base: A
         for limit in range(shortest, shortest + 16):
             assert all(not bad for *_, bad in run(tiny_base, kind, 12, 2, limit, Sampling(1.0, 1.0, limit))), (kind, limit)
             assert max(lengths[-2:]) <= limit
-        with pytest.raises(GrandError, match=f"expected max_new_tokens of {shortest}"):
-            run(tiny_base, kind, 12, 1, shortest - 1, Sampling())
+        if shortest > 1:
+            with pytest.raises(GrandError, match=f"expected max_new_tokens of {shortest}"):
+                run(tiny_base, kind, 12, 1, shortest - 1, Sampling())
 
 
 @pytest.mark.slow

@@ -191,7 +191,9 @@ def test_load_data_leaves_out_samples_of_a_rejected_scene_and_counts_them_by_tha
     (tmp_path / file).write_text(bad if isinstance(bad, str) else json.dumps(bad))
     rejects = Rejects(skip_bad=True)
     assert load_data(tmp_path, rejects).samples == ()
-    cause = "unknown scene" if isinstance(bad, str) else "its scene was rejected"  # whose line it was cannot be told
+    cause = "its scene was rejected"
+    if isinstance(bad, str):  # whose line it was cannot be told
+        cause = "unknown scene" if file == "scenes.jsonl" else "scene without truth"
     assert rejects.counts()[cause] == len(toy_data.samples) == len(rejects.rows) - 1
     assert rejects.rows[0]["row"] == bad
     assert rejects.rows[-1]["where"] == f"{tmp_path}/samples.jsonl:4"

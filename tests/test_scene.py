@@ -35,7 +35,7 @@ def scenes(draw: st.DrawFn) -> Scene:
             draw(st.tuples(sides, sides, sides)),
             draw(st.none() | turns),
             draw(st.none() | st.floats(0, 1)),
-            draw(st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=8)),
+            draw(st.none() | st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=8)),
             draw(st.dictionaries(names, names, max_size=2)),
             draw(st.sampled_from([None, "r"])),
         )
