@@ -71,7 +71,8 @@ def convert(options: argparse.Namespace) -> None:
         if name in module.INPUTS:
             needed = parameter.default is inspect.Parameter.empty
             default = None if needed else parameter.default
-            sub.add_argument(f"--{name}", required=needed, default=default, metavar="FILE", help=module.INPUTS[name])
+            kind = "TASK" if name == "task" else "FILE"
+            sub.add_argument(f"--{name}", required=needed, default=default, metavar=kind, help=module.INPUTS[name])
     sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))

@@ -19,19 +19,19 @@ grand3d convert scanrefer "$out/scanrefer" "${scanrefer[@]}" --proposals "$propo
 grand3d convert scanrefer "$out/scanrefer_true" "${scanrefer[@]}"
 grand3d convert pope "$out/pope" --questions "$real/3dpope/scannet200" --proposals "$proposals"
 
-# model, data, benchmark, tokens a reply may have, scenes asked about (0: all)
+# model, data, benchmark, tokens a reply may have, scenes asked about (0: all), further options of predict
 answer() {
     local name=$1 model=$2 data=$3 bench=$4 tokens=$5 scenes=$6
     local some=() missing=()
     [ "$scenes" = 0 ] || { some=(--scenes "$scenes"); missing=(--missing skip); }
-    grand3d predict "$model" "$out/$data" "$out/$data.$name.jsonl" --max-new-tokens "$tokens" --batch-size 96 "${some[@]}"
+    grand3d predict "$model" "$out/$data" "$out/$data.$name.jsonl" --max-new-tokens "$tokens" --batch-size 96 "${some[@]}" "${@:7}"
     grand3d score "$bench" "$out/$data" "$out/$data.$name.jsonl" --json "${missing[@]}" >"$out/$data.$name.json"
 }
 answer adapter "$adapter" pope pope 8 0
 answer adapter "$adapter" scanrefer scanrefer 192 0
 answer adapter "$adapter" scanrefer_true scanrefer 192 "${TRUE_SCENES:-0}"
-answer base base:smollm2 pope pope 8 0
-answer base base:smollm2 scanrefer scanrefer 96 "${BASE_SCENES:-20}"
+answer base base:smollm2 pope pope 8 "${BASE_SCENES:-20}" --unconstrained
+answer base base:smollm2 scanrefer scanrefer 96 "${BASE_SCENES:-20}" --unconstrained
 python tools/results.py "$out" >"$out/results.md"
 if [ "$adapter" = default ]; then
     cp "$out/results.md" docs/results.md
