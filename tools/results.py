@@ -22,8 +22,8 @@ It takes 3D-GRAND's published graphs of Mask3D proposals and of true boxes, Scan
 scans: the development half; generator and settings were tuned while looking at it, so it is not an unseen test), and 3D-POPE's
 question files (scannet200). Brackets are 95 % intervals from a bootstrap over scenes. `first mention`, `look-up` and `always yes`
 use no model: they say what the labels alone are worth, over the same questions as the adapter's row. A row with a smaller `n` was
-asked about a part of the scenes only. Replies may have 192 tokens (the base: 96), and 8 on 3D-POPE. All rows below come from replies
-that no grammar constrained (`--unconstrained`), which was the only way when they were made; the adapter's could all be read.
+asked about a part of the scenes only. Replies may have 192 tokens (the base: 96), and 8 on 3D-POPE. All rows below come from
+replies that no grammar constrained (`--unconstrained`), the only way when they were made; the adapter's could all be read.
 """
 
 POPE_NOTE = """Rows are means over the four question templates, by the public script's rule (yes is the bare word "yes"), with the
