@@ -151,7 +151,7 @@ def test_shared_prefix_with_coord_tokens_equals_separate_samples(base):
 def test_ask_in_coord_tokens_answers_every_question(base):
     model, tokenizer = load_base(base, serializer="coord")
     data = make_data(1, 3, 4)
-    replies = list(ask(model, tokenizer, PROMPT, data, data.samples, Decoding(8)))
+    replies = list(ask(model, tokenizer, PROMPT, data, data.samples, Decoding(60)))
     assert {reply.sample_id for reply in replies} == {sample.sample_id for sample in data.samples}
     assert model.config._attn_implementation == ATTENTION
 
