@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import os
 import sys
 import time
 from collections import Counter
@@ -63,7 +62,7 @@ def load_model(name: str, dtype: str = "fp32") -> tuple[Any, Any, PromptConfig]:
         prompt = PromptConfig()
     else:
         model, tokenizer, prompt = load_adapter(name, dtype=dtype)
-    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    device = f"cuda:{launched.device()}" if torch.cuda.is_available() else "cpu"
     return model.to(device), tokenizer, prompt
 
 

@@ -85,7 +85,8 @@ Row = tuple[dict[str, Any], int, list[dict[str, Any]]]
 def _reference_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
     report = scanrefer.score(data, replies, missing)
     row = {key.replace("acc_id", "accuracy"): value for key, value in report["rows"][0].items() if key != "name"}
-    row |= {key: report[key] for key in ("ece",) if key in report}
+    if "ece" in report:
+        row["ece"] = report["ece"]
     order = sorted(row, key=lambda key: not key.startswith("accuracy"))
     baselines = [{**line, "name": f"object_reference: {line['name']}"} for line in report["baselines"]]
     return {key: row[key] for key in order}, len(replies) - report["counts"]["unparsable"], baselines
@@ -100,7 +101,9 @@ def _existence_row(data: Data, replies: Sequence[Reply], missing: str | None) ->
         {"name": f"existence: {line['name']}"} | {key: line[key] for key in kept if key in line} for line in report["baselines"]
     ]
     unread = sum(pope.read_words(reply.text) is None for reply in replies)
-    figures = {key: row[key] for key in kept} | {key: report[key] for key in ("ece",) if key in report}
+    figures = {key: row[key] for key in kept}
+    if "ece" in report:
+        figures["ece"] = report["ece"]
     return figures, len(replies) - unread, baselines
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, shown
 from grand3d.markup import (
     ANSWER,
     ANSWER_END,
@@ -34,6 +34,9 @@ KINDS = {
     "scene_description": "text",
 }
 """Task of a sample -> kind of reply; ``plan`` and ``place`` are kinds too."""
+
+FARTHEST = 1000
+"""Metres from the origin that a place may lie at."""
 
 Bounds = tuple[Sequence[float], Sequence[float]]
 
@@ -67,6 +70,8 @@ def reply_grammar(
     """
     if grounding not in GROUNDINGS:
         raise GrandError(f"grounding is {grounding!r}, expected one of {', '.join(GROUNDINGS)}")
+    if kind == "plan" and max_steps < 1:
+        raise GrandError(f"max_steps is {max_steps}, expected 1 or more")
     if kind == "plan" and not ids:
         raise GrandError("a plan names an object in each step, expected a scene with at least one object")
     makers = {
@@ -109,6 +114,8 @@ def _plan(max_steps: int) -> str:
 def _place(bounds: Bounds | None) -> str:
     if bounds is None:
         raise GrandError("the grammar of a place needs the bounds of the room, expected bounds=(lowest, highest)")
+    if [len(corner) for corner in bounds] != [3, 3] or not all(abs(x) <= FARTHEST for corner in bounds for x in corner):
+        raise GrandError(f"bounds are {shown(bounds)}, expected two points (x, y, z) in metres, at most {FARTHEST} from 0")
     numbers = [_between(low, high) for low, high in zip(*bounds, strict=True)]
     return f'"{PLACE}" ' + ' ", " '.join(f"/{number}/" for number in numbers) + f' "{PLACE_END}"'
 

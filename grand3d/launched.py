@@ -24,23 +24,23 @@ def count() -> int:
     return _variable("WORLD_SIZE", 1, 1)
 
 
+def device() -> int:
+    """Which GPU of its machine this process takes."""
+    return _variable("LOCAL_RANK", 0, 0)
+
+
 def _variable(name: str, default: int, least: int) -> int:
     text = os.environ.get(name, str(default))
-    if (
-        not text.isascii()
-        or not text.isdigit()
-        or int(text) < least
-        or (name == "WORLD_SIZE" and int(text) > 1 and not _address())
-    ):
-        raise GrandError(
-            f"the environment says {name}={text!r}, expected what torchrun or accelerate launch sets (a whole number of at least "
-            f"{least}, with MASTER_ADDR and MASTER_PORT beside several processes); is it left over from another job?"
-        )
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise _unlaunched(f"{name}={text!r}")
     return int(text)
 
 
-def _address() -> bool:
-    return "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ
+def _unlaunched(seen: str) -> GrandError:
+    return GrandError(
+        f"the environment says {seen}, expected what torchrun or accelerate launch sets: RANK and LOCAL_RANK from 0, WORLD_SIZE "
+        "from 1 and, for several processes, MASTER_ADDR and MASTER_PORT; is it left over from another job?"
+    )
 
 
 def from_first(make: Callable[[], T]) -> T:
@@ -70,6 +70,8 @@ def from_all(value: Any) -> list[Any]:
     from torch import distributed
 
     if not distributed.is_initialized():
+        if not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+            raise _unlaunched(f"WORLD_SIZE={count()} and no MASTER_ADDR or MASTER_PORT")
         distributed.init_process_group("gloo", timeout=LONGEST)
     values: list[Any] = [None] * count()
     distributed.all_gather_object(values, value)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from grand3d import config as configs
+from grand3d import launched
 from grand3d.adapter import WEIGHTS, card, check_start, read_adapter, wording, write_about
 from grand3d.attention import ATTENTION, replaceable
 from grand3d.embeddings import add_tokens, trained_rows, widen
@@ -106,7 +107,7 @@ def _quantized(dtype: str) -> dict[str, Any]:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=DTYPES[dtype],
     )
-    return {"quantization_config": settings, "device_map": {"": int(os.environ.get("LOCAL_RANK", "0"))}}
+    return {"quantization_config": settings, "device_map": {"": launched.device()}}
 
 
 def skeleton(name: str) -> Any:

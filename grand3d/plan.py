@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from grand3d import launched
 from grand3d.adapter import check_start
 from grand3d.checkpoint import find_checkpoint, read_state, refuse_damaged, refuse_foreign
 from grand3d.checks import load_heldout
@@ -120,7 +121,7 @@ def dry_run(
         GrandError: Where training would, as far as that can be told. What only this machine lacks is a note where it has no GPU,
             since the run may be meant for another one.
     """
-    num_processes = num_processes or int(os.environ.get("WORLD_SIZE", "1"))
+    num_processes = num_processes or launched.count()
     if out is not None:
         refuse_foreign(Path(out))
     refuse_unknown_tracker(config)

@@ -13,6 +13,7 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from grand3d.config import Config
 from grand3d.errors import GrandError
+from grand3d.launched import count
 
 TIMEOUT = timedelta(hours=2)
 """How long a process waits for the others; the main one takes the held-out figures alone."""
@@ -39,7 +40,7 @@ def open_accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
     Raises:
         GrandError: If a step's scenes do not spread evenly, each process would train alone, or ZeRO splits the weights.
     """
-    num_groups = groups_per_process(config, int(os.environ.get("WORLD_SIZE", "1")))
+    num_groups = groups_per_process(config, count())
     launched, gpu = "LOCAL_RANK" in os.environ, torch.cuda.is_available()
     handlers = []
     if launched:
@@ -56,9 +57,9 @@ def open_accelerator(config: Config, out: Path) -> tuple[Accelerator, int]:
         project_dir=str(out),
         kwargs_handlers=handlers,
     )
-    if not accelerator.use_distributed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if not accelerator.use_distributed and count() > 1:
         raise GrandError(
-            f"{os.environ['WORLD_SIZE']} processes were launched and each would train alone; launch them by "
+            f"{count()} processes were launched and each would train alone; launch them by "
             "accelerate launch --config_file launch/zero2.yaml (zero2_cpu.yaml without a GPU)"
         )
     plugin = accelerator.state.deepspeed_plugin

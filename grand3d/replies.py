@@ -57,7 +57,7 @@ def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
             raise unusable(out, error, "written") from None
 
 
-def _lock(file: IO[str], out: Path) -> None:
+def _lock(file: IO[Any], out: Path) -> None:
     reason = "this system has no locks"
     if fcntl is not None:
         try:
@@ -122,7 +122,13 @@ def refuse_stale(replies: str | Path, data: Data) -> None:
     note = _note(replies)
     if not note.exists():
         return
-    made_for, now = _read_note(note).get("data"), data_hash(data)
+    about = _read_note(note)
+    if not isinstance(about.get("data"), str):
+        raise GrandError(
+            f"{place(note)}: does not say which data the replies were made for, expected the key data; is it damaged? To score "
+            "these replies all the same, move it away"
+        )
+    made_for, now = about["data"], data_hash(data)
     if made_for != now:
         raise GrandError(
             f"{place(replies)}: the replies were made for other data: {note.name} says {shown(made_for)}, these data are "
@@ -191,6 +197,8 @@ def join(out: Path) -> None:
     with writing(out):
         with open(out, "a", encoding="utf-8", newline="\n") as file:
             for path in parts:
+                with open(path, "rb") as part:
+                    _lock(part, path)  # where only some of the processes were killed, the others still write
                 if path.stat().st_size:
                     cut_last_line(path)
                 for reply in load_replies(path) if path.stat().st_size else ():

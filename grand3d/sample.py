@@ -205,21 +205,23 @@ def reply_from_dict(row: Any) -> Reply:
     num_dropped = field(row, "num_dropped", int, where, 0)
     if num_dropped < 0:
         raise GrandError(f"{where}: num_dropped is {shown(num_dropped)}, expected 0 or more", "bad number")
+    object_ids = texts(field(row, "object_ids", list, where, []), f"{where}: object_ids")
     return Reply(
         sample_id=sample_id,
         scene_id=field(row, "scene_id", str, where),
         text=field(row, "text", str, where),
-        object_ids=texts(field(row, "object_ids", list, where, []), f"{where}: object_ids"),
+        object_ids=object_ids,
         finished=field(row, "finished", bool, where, True),
         num_dropped=num_dropped,
-        chances=_chances(field(row, "chances", list, where, []), where),
+        chances=_chances(field(row, "chances", list, where, []), len(object_ids), where),
     )
 
 
-def _chances(row: list[Any], where: str) -> tuple[float, ...]:
+def _chances(row: list[Any], num_objects: int, where: str) -> tuple[float, ...]:
     chances = numbers(row, len(row), f"{where}: chances")
-    if any(not 0 <= chance <= 1 for chance in chances):
-        raise GrandError(f"{where}: chances are {shown(row)}, expected probabilities from 0 to 1", "bad number")
+    if row and (len(row) not in (2, num_objects + 1) or min(chances) < 0 or abs(sum(chances) - 1) > 1e-3):
+        expected = f"one for each of its {num_objects} objects and one for none, or two, yes and no, which add up to 1"
+        raise GrandError(f"{where}: chances are {shown(row)}, expected probabilities, {expected}", "bad number")
     return chances
 
 

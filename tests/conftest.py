@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import Script
 from toy_run import save_toy_data
 
 from grand3d.cli import main
@@ -177,3 +178,25 @@ def folder(tmp_path: Path, toy_data: Data) -> Path:
     """A data folder of the toy room."""
     save_data(tmp_path / "data", toy_data)
     return tmp_path / "data"
+
+
+@pytest.fixture
+def script(tiny_base: Any, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """What conversations are answered by."""
+    import grand3d.generate
+
+    made = Script(tiny_base[1])
+    monkeypatch.setattr(grand3d.generate, "generate", made)
+    return made
+
+
+@pytest.fixture
+def begin(tiny_base: Any) -> Callable[..., Any]:
+    """Conversations with the tiny model."""
+    from grand3d.chat import Conversation
+    from grand3d.decoding import Decoding
+
+    def make(scene: Scene, max_new_tokens: int = 32, turns: int = 100, **prompt: Any) -> Conversation:
+        return Conversation(*tiny_base, PromptConfig(**prompt), scene, Decoding(max_new_tokens), turns)
+
+    return make

@@ -178,39 +178,17 @@ def test_shared_prefix_variable_length_calls_equal_the_dense_mask(groups, heads)
         compare(out, plain(*inputs, groups), inputs, grad, 1e-10)
 
 
-def test_variable_length_kernel_has_the_arguments_that_are_given():
-    names = [argument.name for argument in torch.ops.aten._flash_attention_forward.default._schema.arguments]
-    assert names[:11] == [
-        "query",
-        "key",
-        "value",
-        "cum_seq_q",
-        "cum_seq_k",
-        "max_q",
-        "max_k",
-        "dropout_p",
-        "is_causal",
-        "return_debug_mask",
-        "scale",
-    ]
-    names = [argument.name for argument in torch.ops.aten._flash_attention_backward.default._schema.arguments]
-    assert names[:15] == [
-        "grad_out",
-        "query",
-        "key",
-        "value",
-        "out",
-        "logsumexp",
-        "cum_seq_q",
-        "cum_seq_k",
-        "max_q",
-        "max_k",
-        "dropout_p",
-        "is_causal",
-        "rng_state",
-        "unused",
-        "scale",
-    ]
+@pytest.mark.parametrize(
+    ("operation", "inputs", "ends"),
+    [
+        ("forward", "query key value", "return_debug_mask scale"),
+        ("backward", "grad_out query key value out logsumexp", "rng_state unused scale"),
+    ],
+)
+def test_variable_length_kernel_has_the_arguments_that_are_given(operation, inputs, ends):
+    expected = f"{inputs} cum_seq_q cum_seq_k max_q max_k dropout_p is_causal {ends}".split()
+    arguments = getattr(torch.ops.aten, f"_flash_attention_{operation}").default._schema.arguments
+    assert [argument.name for argument in arguments][: len(expected)] == expected
 
 
 @pytest.mark.parametrize("groups", EDGES)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_sample import SAMPLE
 
 from grand3d import checks, files
 from grand3d.cli import main
@@ -24,15 +25,6 @@ SCENE: dict[str, Any] = {
     "scene_id": "room",
     "objects": [OBJECT | {"score": 0.5, "attributes": {"colour": "brown"}, "region_id": "bay"}],
     "regions": [{"region_id": "bay", "name": "bay", "polygon": [[0, 0], [1, 0], [1, 1]], "object_ids": ["1"]}],
-}
-SAMPLE: dict[str, Any] = {
-    "sample_id": "s",
-    "scene_id": "room",
-    "task": "object_reference",
-    "text": "the desk",
-    "target_ids": ["1"],
-    "viewpoint": [[0, 0, 1], [1, 1, 1]],
-    "meta": {"ann_id": 0, "more": [{"a": 1.5}]},
 }
 GRAPH = {"room": {"obj_0": {"category": "desk", "centroid": [0, 0, 0.5], "extent": [1, 1, 1], "score": 1.0}}}
 TALK = [{"id": "a", "scene_id": "room", "conversations": [{"from": "human", "value": "Hm?"}, {"from": "gpt", "value": "Ah."}]}]

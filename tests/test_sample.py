@@ -63,7 +63,7 @@ SAMPLE: dict[str, Any] = {
     "text": "the desk",
     "target_ids": ["1"],
     "viewpoint": [[0, 0, 1], [1, 1, 1]],
-    "meta": {"ann_id": "0"},
+    "meta": {"ann_id": "0", "more": [{"a": 1.5}]},
 }
 
 
