@@ -24,6 +24,12 @@ question files (scannet200). Brackets are 95 % intervals from a bootstrap over s
 use no model: they say what the labels alone are worth, over the same questions as the adapter's row. A row with a smaller `n` was
 asked about a part of the scenes only. Replies may have 192 tokens (the base: 96), and 8 on 3D-POPE. All rows below come from
 replies that no grammar constrained (`--unconstrained`), the only way when they were made; the adapter's could all be read.
+
+The files, under GRAND3D_REAL: `mask3d/scannet_val_proposals.json` (proposals as 3D-GRAND feeds them: `{scene: {obj_k: {centroid,
+extent, category, score}}}`), `scanrefer/val_descriptions_dev.json` (`{scene_id, object_id, description}` rows),
+`scanrefer/val_ground_truth_objects.json` (true boxes of the referred objects, in the form of the proposals),
+`scanrefer/object_id_to_graph_key_dev.json` (`{scene: {ScanNet object id: obj_k}}`) and `3dpope/scannet200/*.json` (3D-POPE's
+question files).
 """
 
 POPE_NOTE = """Rows are means over the four question templates, by the public script's rule (yes is the bare word "yes"), with the
