@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from grand3d.config import load_config
+from grand3d.scene import load_scenes
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -113,16 +114,21 @@ def readme_python() -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_first_python_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
-    code = readme_python()[0] + "\nimport sys; assert 'torch' not in sys.modules"
+def test_room_of_ones_own_of_the_readme_is_a_scenes_file(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", readme_python()[0]], cwd=tmp_path, check=True, timeout=60)
+    assert [item.category for item in load_scenes(tmp_path / "mine.jsonl")["mine"].objects] == ["desk", "office chair"]
+
+
+def test_grounded_text_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
+    code = readme_python()[1] + "\nimport sys; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "the office chair ('obj_3',)" in done.stdout
 
 
 @pytest.mark.slow
-def test_second_python_of_the_readme_answers_with_the_shipped_adapter(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", readme_python()[1]], cwd=tmp_path, capture_output=True, text=True, timeout=170)
+def test_conversation_of_the_readme_answers_with_the_shipped_adapter(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", readme_python()[2]], cwd=tmp_path, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("Yes")
 
