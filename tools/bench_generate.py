@@ -93,7 +93,7 @@ def measure(
         for sample, text, _ in rows
     ]
     with_transformers(model, tokenizer, requests[:1], 4)  # warm
-    with_shared_prefix(model, tokenizer, requests[:2], 4, grammars[:2])
+    with_shared_prefix(model, tokenizer, requests[:2], tokens, grammars[:2])
     naive, naive_seconds = [], 0.0
     for request in requests[: options.naive]:
         texts, seconds = with_transformers(model, tokenizer, [request], tokens)
