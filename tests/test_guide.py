@@ -112,6 +112,7 @@ def test_every_limit_from_the_shortest_reply_on_gives_valid_replies(tiny_base: A
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_ten_thousand_constrained_replies_hold_no_fault(tiny_base: Any, lengths: list[int]) -> None:
     counts = {"replies": 0, "faults": 0}
     for seed, (kind, num) in enumerate(itertools.product(KINDS, (1, 31, 100))):

@@ -96,10 +96,13 @@ class Guide:
         if self._matcher.try_consume_tokens([token]) != 1:
             return None
         if self.left - 1 <= self._watch:
-            closing = _close(self._matcher, self.grammar.closing)
+            # what would have closed the reply before mostly does so behind one token more
+            closing = self._closing
+            if closing is None or len(closing) > self.left - 1 or not _ends(self._matcher, closing):
+                closing = _close(self._matcher, self.grammar.closing)
             if len(closing) > self.left - 1:
                 self._matcher.rollback(1)
-                return self._end(self._closing or _close(self._matcher, self.grammar.closing))
+                return self._end(self._closing if self._closing is not None else _close(self._matcher, self.grammar.closing))
             self._closing = closing
         self.left -= 1
         return [token, *self._forced()]
@@ -116,7 +119,7 @@ class Guide:
         if not self._matcher.is_stopped():
             tokens = self._matcher.compute_ff_tokens()
         if len(tokens) > self.left:  # written at length by the library: the closing says the same in fewer tokens
-            return self._end(self._closing or _close(self._matcher, self.grammar.closing))
+            return self._end(self._closing if self._closing is not None else _close(self._matcher, self.grammar.closing))
         if tokens and self._matcher.try_consume_tokens(tokens) != len(tokens):
             raise GrandError(f"the grammar of replies refuses its own continuation: {self._matcher.get_error()}")
         self.left -= len(tokens)
@@ -151,10 +154,10 @@ def _close(matcher: Any, pieces: list[list[int]]) -> list[int]:
 
 
 def _ends(matcher: Any, piece: list[int]) -> bool:
-    """Whether a reply is whole behind this piece."""
-    matcher.try_consume_tokens(piece)
-    whole = matcher.is_accepting()
-    matcher.rollback(len(piece))
+    """Whether this piece may follow and a reply is whole behind it."""
+    taken = matcher.try_consume_tokens(piece)
+    whole = taken == len(piece) and matcher.is_accepting()
+    matcher.rollback(taken)
     return whole
 
 
