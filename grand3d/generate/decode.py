@@ -72,8 +72,19 @@ def generate(
     Raises:
         GrandError: If a request and its reply are more than the model takes, or no reply is as short as the limit.
     """
-    options = (max_new_tokens, batch_size, sampling, on_token, memory, grammars, None, times)
-    for index, text, finished, _ in _replies(model, tokenizer, requests, *options):
+    every = _replies(
+        model,
+        tokenizer,
+        requests,
+        max_new_tokens,
+        batch_size,
+        grammars,
+        times,
+        sampling=sampling,
+        on_token=on_token,
+        memory=memory,
+    )
+    for index, text, finished, _ in every:
         yield index, text, finished
 
 
@@ -99,8 +110,7 @@ def choose(
     Raises:
         GrandError: As ``generate``; and if candidates cannot be told apart by their tokens.
     """
-    options = (max_new_tokens, batch_size, GREEDY, None, None, grammars, choices, times)
-    yield from _replies(model, tokenizer, requests, *options)
+    yield from _replies(model, tokenizer, requests, max_new_tokens, batch_size, grammars, times, choices=choices)
 
 
 def _replies(
@@ -109,12 +119,13 @@ def _replies(
     requests: Sequence[Encoded],
     max_new_tokens: int,
     batch_size: int,
-    sampling: Sampling,
-    on_token: Callable[[str], None] | None,
-    memory: Memory | None,
     grammars: Sequence[str] | None,
-    choices: Sequence[Choice | None] | None,
     times: Times | None,
+    *,
+    sampling: Sampling = GREEDY,
+    on_token: Callable[[str], None] | None = None,
+    memory: Memory | None = None,
+    choices: Sequence[Choice | None] | None = None,
 ) -> Iterator[tuple[int, str, bool, list[float]]]:
     assert on_token is None or len(requests) == 1, "streaming is for one request"
     assert max_new_tokens >= 1 and batch_size >= 1
