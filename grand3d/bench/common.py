@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from grand3d.errors import GrandError
 from grand3d.files import shown
@@ -15,9 +19,35 @@ from grand3d.sample import Data, Reply, Sample
 MISSING = ("wrong", "skip")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What a row of a published result file answers; a ``Reply`` is its counterpart that a model wrote.
+
+    Attributes:
+        sample_id: The question.
+        scene_id: Its scene.
+        boxes: Bounds (n, 2, 3) or 9-DoF boxes (n, 9), metres; None where the row answers with ids or text alone.
+        object_ids: Objects named, in the id space that the targets of the data are in; None where it answers otherwise.
+        scores: One for each box or object, more is surer; empty where the form has none.
+        text: The answer as text, where it is one.
+    """
+
+    sample_id: str
+    scene_id: str
+    boxes: NDArray[np.float64] | None = None
+    object_ids: tuple[str, ...] | None = None
+    scores: tuple[float, ...] = ()
+    text: str = ""
+    finished: bool = True
+
+
+Answer = Reply | Prediction
+A = TypeVar("A", Reply, Prediction, Answer)
+
+
 def pair(
-    data: Data, replies: Sequence[Reply], task: str, missing: str | None
-) -> tuple[list[tuple[Sample, Reply | None]], dict[str, int]]:
+    data: Data, replies: Sequence[A], task: str, missing: str | None
+) -> tuple[list[tuple[Sample, A | None]], dict[str, int]]:
     """Every sample of a task with its reply, and the counts a report must show.
 
     Args:
@@ -40,7 +70,7 @@ def pair(
         seen = ", ".join(f"{number} {name}" for name, number in there) or "no sample at all"
         hint = "; the benchmark 'synth' scores every task" if there else ""
         raise GrandError(f"nothing to score: the data hold {seen}, expected samples of task {task!r}{hint}")
-    by_id: dict[str, Reply] = {}
+    by_id: dict[str, A] = {}
     for reply in replies:
         if reply.sample_id in by_id:
             raise GrandError(f"sample {shown(reply.sample_id)} has two replies; which one counts?", "second reply")
