@@ -12,7 +12,6 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +41,19 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(bench.DTYPES), default="fp32")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--smallest", action="store_true", help="only the two smallest sizes of each quantity")
     options = parser.parse_args()
     device, shape = torch.device(options.device), bench.SHAPES[options.model]
     model = bench.build(shape, options.dtype, device, options.rank, False)
-    how = choose("auto", device, model.get_base_model().dtype)
+    how = choose("auto", device, bench.DTYPES[options.dtype])
     report: dict[str, list[dict[str, Any]]] = {}
     for name, points in SWEEPS.items():
         report[name] = []
-        for prefix, questions, scenes in points:
+        for prefix, questions, scenes in points[:2] if options.smallest else points:
             groups = [bench.samples(prefix, questions, SUFFIX, shape["vocab_size"], seed) for seed in range(scenes)]
-            pack, seconds = make_pack(groups).to(device), []
-            for _ in range(options.repeats + 1):
-                began = time.perf_counter()
-                bench.step(model, lambda pack=pack: [pack_loss(model, pack, how)[0]])
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
-                seconds.append(time.perf_counter() - began)
+            pack = make_pack(groups).to(device)
+            losses = lambda pack=pack: [pack_loss(model, pack, how)[0]]  # noqa: E731
+            seconds = [bench.timed(model, options.dtype, losses) for _ in range(options.repeats + 1)]
             middle = statistics.median(seconds[1:])  # the first warms up
             work = 0.0
             for group in groups:
