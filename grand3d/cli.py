@@ -204,7 +204,9 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 
     sub = command("predict", "answer all questions of a data folder", "grand3d predict default data/rooms replies.jsonl")
-    sub.add_argument("adapter", help="default (the shipped one), a run or adapter folder, base:NAME, or openai:MODEL@URL")
+    sub.add_argument(
+        "adapter", help="default (the shipped one), a run or adapter folder, base:NAME, openai:MODEL@URL, or vllm:FOLDER"
+    )
     sub.add_argument("data", help="data folder")
     sub.add_argument("replies", help="replies file; one that an interrupted run left is completed")
     sub.add_argument("--limit", type=_positive, help="only the first samples (score then needs --missing=skip)")

@@ -23,7 +23,7 @@ from grand3d.files import Rejects
 from grand3d.replies import data_hash, join, only_writer, part_of, refuse_no_file, resume
 from grand3d.sample import Data, Reply, Sample
 
-BASE = "base:"
+BASE, VLLM = "base:", "vllm:"
 HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
 
 
@@ -82,7 +82,8 @@ def predict(
     Processes that a launcher started together (``accelerate launch``, ``torchrun``) share the scenes out among them.
 
     Args:
-        adapter: See ``load_model``; or ``openai:MODEL@URL`` for a server (``server.ask_server``), which writes what it likes.
+        adapter: See ``load_model``; or ``openai:MODEL@URL`` for a server (``server.ask_server``), which writes what it likes;
+            or ``vllm:FOLDER`` for a merged model that vLLM runs (``generate.vllm``).
         decoding: How the replies are made; None for the defaults.
         num_scenes: Ask only about the first scenes that samples name; a later run may go on with the rest.
         num_samples: Ask only the first samples (of those scenes).
@@ -130,6 +131,12 @@ def _answerer(adapter: str, dtype: str, decoding: Decoding, tasks: Collection[st
     """Prompt settings, a hash of the weights (None behind a server), and what answers samples."""
     if adapter.startswith(server.PREFIX):
         return PromptConfig(), None, partial(server.ask_server, server.read_server(adapter), PromptConfig())
+    if adapter.startswith(VLLM):
+        import_extra("transformers", "train")
+        from grand3d.generate.vllm import ask_vllm, open_vllm
+
+        engine, model, tokenizer, prompt = open_vllm(adapter.removeprefix(VLLM), dtype)
+        return prompt, None, partial(ask_vllm, engine, model, tokenizer, prompt)
     model, tokenizer, prompt = load_model(adapter, dtype)
     from grand3d.generate import ask, check_limits
 

@@ -57,16 +57,18 @@ def _answers(
     tokens, batch = decoding.max_new_tokens, decoding.batch_size
     grammars = None
     if decoding.constrained:
-        grammars = [
-            reply_grammar(KINDS[sample.task], [f"obj_{k}" for k in range(len(text.object_ids))], prompt.grounding)
-            for sample, text, _ in rows
-        ]
+        grammars = [task_grammar(sample.task, len(text.object_ids), prompt) for sample, text, _ in rows]
     if decoding.candidates:
         choices = [candidates(sample.task, len(text.object_ids)) for sample, text, _ in rows]
         yield from choose(model, tokenizer, requests, choices, grammars, tokens, batch, times)
         return
     for reply in generate(model, tokenizer, requests, tokens, batch, decoding.sampling, grammars=grammars, times=times):
         yield *reply, []
+
+
+def task_grammar(task: str, num_objects: int, prompt: PromptConfig) -> str:
+    """The grammar of a reply to a task over so many objects."""
+    return reply_grammar(KINDS[task], [f"obj_{k}" for k in range(num_objects)], prompt.grounding)
 
 
 def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collection[str], decoding: Decoding) -> None:
@@ -77,9 +79,8 @@ def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collec
     """
     prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)
     for task in sorted(tasks) if decoding.constrained else ():
-        text = reply_grammar(KINDS[task], ["obj_0"], prompt.grounding)
         num_words = model.get_output_embeddings().weight.shape[0]
-        shortest = Grammar(text, tokenizer, num_words, stop_ids(tokenizer)).shortest
+        shortest = Grammar(task_grammar(task, 1, prompt), tokenizer, num_words, stop_ids(tokenizer)).shortest
         if shortest > decoding.max_new_tokens:
             raise GrandError(
                 f"a reply to {task} takes {shortest} tokens at least, expected max_new_tokens of so many or more, seen "
