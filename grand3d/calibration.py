@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
+from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import field as read_field
 from grand3d.files import read_json, write_json
 from grand3d.sample import Data, Reply, Sample
-from grand3d.serial import merge_duplicates
 
 REFERENCE, EXISTENCE = "object_reference", "existence"
 Floats = NDArray[np.float64]

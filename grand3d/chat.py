@@ -151,13 +151,13 @@ class Conversation:
         from grand3d.tokens import counter, scene_budget
 
         count = counter(self.tokenizer)
-        self.scene_text = fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k)
+        self.scene_text = fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, overlap=self.prompt.merge_overlap)
         prompt_tokens, limit = len(self._encode((), "")), self.limit - MIN_QUESTION
         if prompt_tokens <= limit:
             return self.scene_text
         budget = scene_budget(count, self.scene_text.text, prompt_tokens, limit)
         try:
-            return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, budget, count)
+            return fit_scene(self.scene, self.prompt.serializer, self.prompt.top_k, budget, count, (), self.prompt.merge_overlap)
         except GrandError:
             tokens = count(self.scene_text.text)
             around, reply = prompt_tokens - tokens, self.decoding.max_new_tokens

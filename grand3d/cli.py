@@ -209,11 +209,17 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     )
     sub.add_argument("data", help="data folder")
     sub.add_argument("replies", help="replies file; one that an interrupted run left is completed")
+    shown = "prompt settings in place of the adapter's own, such as prompt.top_k=100"
+    sub.add_argument("overrides", nargs="*", metavar="prompt.key=value", default=[], help=shown)
     sub.add_argument("--limit", type=_positive, help="only the first samples (score then needs --missing=skip)")
     sub.add_argument("--scenes", type=_positive, help="only the first scenes")
     sub.add_argument("--batch-size", type=_positive, default=96, help="questions of a scene at a time (default: 96)")
     shown = "choose each answer among the scene's objects, or yes and no, by probability, which goes with the reply"
     sub.add_argument("--candidates", action="store_true", help=shown)
+    shown = "take off so much of what the model says with all boxes dealt out anew (default: 0)"
+    sub.add_argument("--contrast", type=float, default=0.0, metavar="WEIGHT", help=shown)
+    shown = "ask with the objects listed in so many orders, and take what most of them say (default: 1)"
+    sub.add_argument("--orders", type=_positive, default=1, metavar="N", help=shown)
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _add_reply_options(sub)
 

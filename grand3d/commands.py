@@ -123,7 +123,7 @@ def show(options: argparse.Namespace) -> None:
     tokenizer = load_tokenizer(config.model.base if config else options.base or "smollm2", serializer=prompt.serializer)
     learnable = data.truth is None  # targets among true objects are not among those shown
     keep = sample.target_ids if learnable else ()
-    text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep)
+    text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep, overlap=prompt.merge_overlap)
     encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=learnable))
     print(colour(tokenizer, encoded))
     counts = f"{len(encoded.prefix)} tokens of scene, {len(encoded.suffix)} of question and answer, {sum(encoded.mask)} trained"
@@ -177,6 +177,7 @@ def predict(options: argparse.Namespace) -> None:
             options.scenes,
             options.limit,
             rejects,
+            options.overrides,
         )
         if not first:
             return
@@ -260,7 +261,7 @@ def _need_models() -> None:
 
 def _decoding(options: argparse.Namespace) -> Decoding:
     sampling = Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
-    more = {name: getattr(options, name) for name in ("batch_size", "candidates") if hasattr(options, name)}
+    more = {name: getattr(options, name) for name in ("batch_size", "candidates", "contrast", "orders") if hasattr(options, name)}
     return Decoding(options.max_new_tokens, sampling=sampling, constrained=not options.unconstrained, **more)
 
 

@@ -62,13 +62,15 @@ class LoraConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    serializer: Literal["table", "coord", "grand"] = "table"
-    """Scene text: ``table`` is one short line an object; ``coord`` a third of it, one new token a number, which must be learnt;
-    ``grand`` is 3D-GRAND's own text, twice as long as ``table``."""
+    serializer: Literal["table", "scored", "coord", "grand"] = "table"
+    """Scene text: ``table`` is one short line an object; ``scored`` adds the detector's score; ``coord`` is a third of ``table``,
+    one new token a number, which must be learnt; ``grand`` is 3D-GRAND's own text, twice as long as ``table``."""
     grounding: Literal["first", "later", "none"] = "first"
     """Where a referring reply grounds the other phrases: before the answer, after it, or not at all."""
     top_k: int = 40
     """Objects shown at most, best score first."""
+    merge_overlap: float = 1.0
+    """Proposals that overlap a better one by this IoU stand in its line, with their labels; 1 merges equal boxes only."""
     system: str | None = None
     """Path of a text file that replaces the built-in system prompt."""
     refer_close: Literal["</refer_expression>", "<refer_expression>"] = "</refer_expression>"
@@ -154,6 +156,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "lora.dropout": (0, 1, "[)"),
     "prompt.top_k": (1, MANY, "[]"),
     "prompt.max_tokens": (1, MANY, "[]"),
+    "prompt.merge_overlap": (0, 1, "(]"),
     "data.train[].weight": (0, 1000, "(]"),
     "data.synth.num_scenes": (1, 10**15, "[]"),
     "data.synth.seed": (0, 2**63 - 1, "[]"),
@@ -202,6 +205,24 @@ def from_dict(raw: Mapping[str, Any], where: str = "configuration") -> Config:
         GrandError: All faults in one message.
     """
     return _checked(raw, where, [])
+
+
+def override_prompt(prompt: PromptConfig, overrides: Iterable[str]) -> PromptConfig:
+    """Prompt settings with overrides such as ``prompt.top_k=100``.
+
+    Raises:
+        GrandError: All faults in one message; also for a setting of another section.
+    """
+    raw: dict[str, Any] = {"prompt": to_dict(prompt)}
+    faults: list[str] = []
+    for override in overrides:
+        if not override.strip().startswith("prompt."):
+            faults.append(
+                f"override {shown(override)}: a finished adapter takes prompt.KEY=VALUE alone, expected such as prompt.top_k=100"
+            )
+        else:
+            _apply_override(raw, override, faults)
+    return _checked(raw, "command line", faults).prompt
 
 
 def to_dict(config: Any) -> dict[str, Any]:

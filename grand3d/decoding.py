@@ -48,6 +48,10 @@ class Decoding:
             can be read; False reports what the model writes by itself.
         candidates: The answer of a reference is the likeliest of the scene's objects or none of them, that of an existence
             question the likelier of yes and no; their probabilities go with the reply.
+        contrast: How much of what the model says over the same scene with its boxes dealt out anew is taken off what it says
+            (``generate.sides``); 0 for nothing.
+        orders: Orders in which the objects are listed; with several, each question is answered once for each, and the replies
+            agree on one (``generate.agree``).
     """
 
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -55,12 +59,18 @@ class Decoding:
     sampling: Sampling = GREEDY
     constrained: bool = True
     candidates: bool = False
+    contrast: float = 0.0
+    orders: int = 1
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise GrandError(f"max_new_tokens is {shown(self.max_new_tokens)}, expected 1 or more")
         if self.batch_size < 1:
             raise GrandError(f"batch_size is {shown(self.batch_size)}, expected 1 or more")
+        if not 0 <= self.contrast <= 100:
+            raise GrandError(f"contrast is {self.contrast}, expected 0 (none) to 100")
+        if not 1 <= self.orders <= 100:
+            raise GrandError(f"orders is {shown(self.orders)}, expected 1 to 100")
         if self.candidates and not self.constrained:
             raise GrandError("candidates are weighed under the grammar of a reply, expected constrained replies beside them")
         if self.candidates and self.sampling.temperature:

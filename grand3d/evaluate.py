@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from grand3d import launched, server
+from grand3d.adapter import read_adapter
 from grand3d.bench import BENCHMARKS
-from grand3d.config import PromptConfig, to_dict
+from grand3d.config import PromptConfig, override_prompt, to_dict
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
 from grand3d.replies import data_hash, join, only_writer, part_of, refuse_no_file, resume
 from grand3d.sample import Data, Reply, Sample
+from grand3d.serial import added_tokens
 
 BASE, VLLM = "base:", "vllm:"
 HELDOUT_TOKENS = 160  # synthetic answers have at most about 120
@@ -75,6 +77,7 @@ def predict(
     num_scenes: int | None = None,
     num_samples: int | None = None,
     rejects: Rejects | None = None,
+    overrides: Sequence[str] = (),
 ) -> Predicted:
     """Write one reply for each sample of the data to a replies file; an interrupted run goes on where it stopped.
 
@@ -88,6 +91,7 @@ def predict(
         num_scenes: Ask only about the first scenes that samples name; a later run may go on with the rest.
         num_samples: Ask only the first samples (of those scenes).
         rejects: Where samples go that cannot be asked, such as a question longer than the context. None raises.
+        overrides: Prompt settings in place of the adapter's own, such as ``prompt.top_k=100``.
 
     Raises:
         GrandError: If the file holds replies of another model, of other settings or to other data, or another run is writing
@@ -98,7 +102,7 @@ def predict(
     rank, size = launched.number(), launched.count()
     decoding = decoding or Decoding()
     wanted = _first(data.samples, num_scenes, num_samples)
-    prompt, weights, answer = _answerer(adapter, dtype, decoding, {sample.task for sample in wanted})
+    prompt, weights, answer = _answerer(adapter, dtype, decoding, {sample.task for sample in wanted}, overrides)
     about = {
         "adapter": adapter,
         "weights": weights,
@@ -127,19 +131,27 @@ def predict(
 Answer = Callable[[Data, Sequence[Sample], Decoding, Rejects], Iterator[Reply]]
 
 
-def _answerer(adapter: str, dtype: str, decoding: Decoding, tasks: Collection[str]) -> tuple[PromptConfig, str | None, Answer]:
-    """Prompt settings, a hash of the weights (None behind a server), and what answers samples."""
+def _answerer(
+    adapter: str, dtype: str, decoding: Decoding, tasks: Collection[str], overrides: Sequence[str]
+) -> tuple[PromptConfig, str | None, Answer]:
+    """Prompt settings, a hash of the weights (None where they are not at hand), and what answers samples."""
     if adapter.startswith(server.PREFIX):
-        return PromptConfig(), None, partial(server.ask_server, server.read_server(adapter), PromptConfig())
+        prompt = override_prompt(PromptConfig(), overrides)
+        return prompt, None, partial(server.ask_server, server.read_server(adapter), prompt)
     if adapter.startswith(VLLM):
         import_extra("transformers", "train")
         from grand3d.generate.vllm import ask_vllm, open_vllm
 
-        engine, model, tokenizer, prompt = open_vllm(adapter.removeprefix(VLLM), dtype)
+        prompt = override_prompt(read_adapter(adapter.removeprefix(VLLM)).prompt, overrides)
+        engine, model, tokenizer = open_vllm(adapter.removeprefix(VLLM), dtype, prompt)
         return prompt, None, partial(ask_vllm, engine, model, tokenizer, prompt)
-    model, tokenizer, prompt = load_model(adapter, dtype)
+    model, tokenizer, own = load_model(adapter, dtype)
     from grand3d.generate import ask, check_limits
 
+    prompt = override_prompt(own, overrides)
+    if added_tokens(prompt.serializer) != added_tokens(own.serializer):
+        reason = f"{shown(adapter)} reads scene texts of the form {own.serializer!r}, whose tokens are not those of"
+        raise GrandError(f"{reason} {prompt.serializer!r}, expected a form of the same tokens")
     check_limits(model, tokenizer, prompt, tasks, decoding)  # before there is a file
     return prompt, _weights_hash(model), partial(ask, model, tokenizer, prompt)
 

@@ -31,7 +31,7 @@ from grand3d.weights import BUILT_IN, check_base, find_base, folder_at
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 NF4_BYTES = 0.516
 """Of a weight in 4 bits, with its share of the doubly quantized scales: 4.127 bits (Dettmers et al. 2023)."""
-CHARACTERS_PER_TOKEN = {"table": 1.36, "coord": 6.2, "grand": 1.70, "question": 4.1, "answer": 2.4}
+CHARACTERS_PER_TOKEN = {"table": 1.36, "scored": 1.36, "coord": 6.2, "grand": 1.70, "question": 4.1, "answer": 2.4}
 """Measured on generated rooms with a 32,000-piece tokenizer of Llama's kind; numbers cost more tokens than prose."""
 NUM_PROBED = 20
 """Scenes looked at for the token counts."""
@@ -280,7 +280,7 @@ def _characters(config: Config, groups: list[tuple[Any, Any]]) -> Iterator[tuple
         keep = {t for s in samples for t in s.target_ids} | {
             t for s in samples for span in parse(s.answer).spans for t in span.ids
         }
-        text = fit_scene(scene, prompt.serializer, prompt.top_k, keep=keep & known)
+        text = fit_scene(scene, prompt.serializer, prompt.top_k, keep=keep & known, overlap=prompt.merge_overlap)
         suffixes, labels = [], 0.0
         for sample in samples:
             try:

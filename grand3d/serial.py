@@ -1,6 +1,7 @@
-"""A scene as prompt text, and back: three forms, an id map, a token budget.
+"""A scene as prompt text, and back: four forms, an id map, a token budget.
 
 ``table``: one line an object, whole centimetres, objects with the same box merged.
+``scored``: the same with the score of each proposal, in percent.
 ``coord``: the same objects with one token a number and one an id, which a base must learn (``added_tokens``).
 ``grand``: the scene text of 3D-GRAND's own prompts, byte for byte.
 """
@@ -8,20 +9,24 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from grand3d.duplicates import centimetres, merge_duplicates, scene_extent
 from grand3d.errors import GrandError
 from grand3d.scene import Object, Scene, Triple, confidence
 
-FORMS = ("table", "coord", "grand")
-MERGING = ("table", "coord")
+FORMS = ("table", "scored", "coord", "grand")
+MERGING = ("table", "scored", "coord")
 """Forms in which objects with the same box stand once."""
 NUM_IDS = 128
 LOWEST, HIGHEST = -256, 511  # what a number of ``coord`` may be, in steps
 COORD_STEP = 3  # cm; the numbers then reach from -7.7 m to 15.3 m
 TABLE_HEADER = "label and id: center x y z, size x y z in cm"
+SCORED_HEADER = f"{TABLE_HEADER}; score in %"
 
 _GRAND_START, _GRAND_END = "%%%% Object-centric context:", "%%%%"
 # A word: letters, then digits and marks inside; "_12" is not plain, lest a label look like an id.
@@ -29,7 +34,7 @@ _WORD = r"[^\W\d_](?:[^\W_]|['&.\-]|_(?=[^\W\d_]))*"
 _MARKUP = {c: f"\\u{ord(c):04x}" for c in "<>[]"}
 _PLAIN_LABEL = re.compile(rf"{_WORD}(?:(?: & |[ /]){_WORD})*")
 _TABLE_LINE = re.compile(
-    r" (.*[^0-9])([0-9]+) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})"
+    r" (.*[^0-9])([0-9]+) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})(?:; ([0-9]{1,3}))?"
 )
 _COORD_HEADER = re.compile(r"steps of ([0-9]{1,9}) cm from (-?[0-9]{1,12}) (-?[0-9]{1,12}) (-?[0-9]{1,12})\n")
 _COORD_ITEM = re.compile(rf" ([^<>]+)<obj_([0-9]+)>{'<c_(-?[0-9]{1,3})>' * 6}")
@@ -60,40 +65,9 @@ class SceneText:
     labels: tuple[str, ...] = ()
 
 
-def _extent(item: Object) -> Triple:
-    """Side lengths along the axes of the scene: those of the box around a rotated box."""
-    if item.rotation is None:
-        return item.extent
-    return tuple(sum(abs(r) * e for r, e in zip(row, item.extent, strict=True)) for row in item.rotation)
-
-
-def _centimetres(item: Object) -> tuple[int, ...]:
-    return tuple(round(100 * value) for value in (*item.centroid, *_extent(item)))
-
-
 def _form(form: str) -> None:
     if form not in FORMS:
         raise GrandError(f"the scene text form is {form!r}, expected one of {', '.join(FORMS)}")
-
-
-def merge_duplicates(scene: Scene) -> tuple[Scene, dict[str, str]]:
-    """Merge objects whose boxes are equal in whole centimetres.
-
-    Returns:
-        The scene, in which the best-scored object of each group (the first of equals; true objects score 1) stands alone in
-        its place with all labels of the group joined by ``/``, best first; and ``{merged id: kept id}``.
-    """
-    groups: dict[tuple[int, ...], list[Object]] = {}
-    for item in scene.objects:
-        groups.setdefault(_centimetres(item), []).append(item)
-    kept: dict[str, Object] = {}
-    same: dict[str, str] = {}
-    for group in groups.values():
-        best, *rest = sorted(group, key=lambda item: -confidence(item))
-        labels = dict.fromkeys(item.category for item in (best, *rest))
-        kept[best.object_id] = replace(best, category="/".join(labels)) if len(labels) > 1 else best
-        same.update((item.object_id, best.object_id) for item in rest)
-    return replace(scene, objects=tuple(kept[o.object_id] for o in scene.objects if o.object_id in kept)), same
 
 
 def write_scene(scene: Scene, form: str = "table") -> SceneText:
@@ -114,6 +88,9 @@ def write_scene(scene: Scene, form: str = "table") -> SceneText:
 def _text(objects: Collection[Object], form: str) -> str:
     if form == "table":
         return "\n".join([TABLE_HEADER, *(_table_line(k, item) for k, item in enumerate(objects))])
+    if form == "scored":
+        lines = (f"{_table_line(k, item)}; {round(100 * confidence(item))}" for k, item in enumerate(objects))
+        return "\n".join([SCORED_HEADER, *lines])
     if form == "coord":
         return _coord_text(objects)
     return _GRAND_START + "".join(_grand_item(k, item) for k, item in enumerate(objects)) + _GRAND_END
@@ -122,7 +99,7 @@ def _text(objects: Collection[Object], form: str) -> str:
 def _table_line(k: int, item: Object) -> str:
     # The id right behind the label: what followed a word is what a language model recalls most easily. The blank in front
     # makes the label the same tokens as in a sentence.
-    return f" {_label(item.category)}{k} {' '.join(map(str, _centimetres(item)))}"
+    return f" {_label(item.category)}{k} {' '.join(map(str, centimetres(item)))}"
 
 
 def added_tokens(form: str) -> tuple[str, ...]:
@@ -135,7 +112,7 @@ def added_tokens(form: str) -> tuple[str, ...]:
 
 def _coord_text(objects: Collection[Object]) -> str:
     """All numbers count steps of 3 cm from the origin; a scene that reaches farther says its own steps and origin first."""
-    boxes = [_centimetres(item) for item in objects]
+    boxes = [centimetres(item) for item in objects]
     step, origin = COORD_STEP, [0, 0, 0]
     if any(not LOWEST <= _steps(value, step) <= HIGHEST for box in boxes for value in box):
         origin = [min(box[axis] for box in boxes) for axis in range(3)]
@@ -184,7 +161,7 @@ def _grand_item(k: int, item: Object) -> str:
     if item.description is not None:
         row["description"] = item.description
     row["centroid"] = "[" + ", ".join(f"{value:.2f}" for value in item.centroid) + "]"
-    row["extent"] = "[" + ", ".join(f"{value:.2f}" for value in _extent(item)) + "]"
+    row["extent"] = "[" + ", ".join(f"{value:.2f}" for value in scene_extent(item)) + "]"
     return f" <obj_{k}>: {row!r};"
 
 
@@ -195,21 +172,25 @@ def read_scene(text: str, form: str = "table") -> Scene:
         GrandError: If the text is not of the form, with line or position.
     """
     _form(form)
-    objects = {"table": _read_table, "coord": _read_coord, "grand": _read_grand}[form](text)
+    readers = {"table": _read_table, "scored": partial(_read_table, scored=True), "coord": _read_coord, "grand": _read_grand}
+    objects = readers[form](text)
     return Scene("prompt", tuple(objects), id_space="prompt")
 
 
-def _read_table(text: str) -> list[Object]:
+def _read_table(text: str, scored: bool = False) -> list[Object]:
     header, *lines = text.split("\n")
-    if header != TABLE_HEADER:
-        raise GrandError(f"scene text, line 1: seen {header[:60]!r}, expected {TABLE_HEADER!r}")
+    wanted = SCORED_HEADER if scored else TABLE_HEADER
+    if header != wanted:
+        raise GrandError(f"scene text, line 1: seen {header[:60]!r}, expected {wanted!r}")
     objects = []
     for k, line in enumerate(lines):
         match = _TABLE_LINE.fullmatch(line)
-        if match is None or match[2] != str(k):
-            raise GrandError(f"scene text, line {k + 2}: seen {line[:60]!r}, expected ' label{k} x y z x y z' in cm")
-        numbers = [int(value) / 100 for value in match.groups()[2:]]
-        objects.append(Object(f"obj_{k}", _read_label(match[1], k + 2), tuple(numbers[:3]), tuple(numbers[3:])))
+        if match is None or match[2] != str(k) or (match[9] is not None) != scored or int(match[9] or 0) > 100:
+            form = f"' label{k} x y z x y z{'; score' if scored else ''}' in cm{' and %' if scored else ''}"
+            raise GrandError(f"scene text, line {k + 2}: seen {line[:60]!r}, expected {form}")
+        numbers = [int(value) / 100 for value in match.groups()[2:8]]
+        score = int(match[9]) / 100 if scored else None
+        objects.append(Object(f"obj_{k}", _read_label(match[1], k + 2), tuple(numbers[:3]), tuple(numbers[3:]), score=score))
     return objects
 
 
@@ -286,6 +267,17 @@ def _grand_fault(text: str, position: int, expected: str) -> GrandError:
     return GrandError(f"scene text, character {position}: seen {text[position : position + 40]!r}, expected {expected}")
 
 
+def swap_boxes(text: str, form: str, seed: str) -> str:
+    """The same labels under the same ids, with the boxes of a scene text dealt out anew among them.
+
+    Raises:
+        GrandError: If the text is not of the form.
+    """
+    objects = read_scene(text, form).objects
+    dealt = random.Random(seed).sample(objects, len(objects))
+    return _text(tuple(replace(item, centroid=o.centroid, extent=o.extent) for item, o in zip(objects, dealt, strict=True)), form)
+
+
 def fit_scene(
     scene: Scene,
     form: str = "table",
@@ -293,6 +285,8 @@ def fit_scene(
     budget: int | None = None,
     count_tokens: Callable[[str], int] | None = None,
     keep: Collection[str] = (),
+    overlap: float = 1.0,
+    order: int = 0,
 ) -> SceneText:
     """Write the best proposals of a scene, best first, within a token budget.
 
@@ -303,6 +297,8 @@ def fit_scene(
         budget: Most tokens the text may have; None for no limit.
         count_tokens: Tokens of a text; needed with a budget.
         keep: Ids that are never left out, even past ``top_k``: the targets of training samples.
+        overlap: See ``merge_duplicates``, in the forms that merge.
+        order: 0 lists the objects best score first; any other number in an order of its own, drawn from it and ``scene_id``.
 
     Returns:
         The text; ``num_dropped`` counts all objects that it does not show, by top_k or by budget.
@@ -323,7 +319,7 @@ def fit_scene(
     chosen = keep | set(free[:num_free])
     best = replace(scene, objects=tuple(item for item in ranked if item.object_id in chosen))
     own = {item.object_id: item.category for item in scene.objects}
-    shown, same = merge_duplicates(best) if form in MERGING else (best, {})
+    shown, same = merge_duplicates(best, overlap) if form in MERGING else (best, {})
     kept = {same.get(item, item) for item in keep}
     spare = [item.object_id for item in reversed(shown.objects) if item.object_id not in kept]
 
@@ -347,6 +343,8 @@ def fit_scene(
         middle = (low + high) // 2
         low, high = (low, middle) if size(middle) <= budget else (middle + 1, high)
     objects = without(low)
+    if order:
+        objects = tuple(random.Random(f"{scene.scene_id}:{order}").sample(objects, len(objects)))
     ids = tuple(item.object_id for item in objects)
     same = {item: stands for item, stands in same.items() if stands in set(ids)}
     return SceneText(

@@ -69,8 +69,7 @@ def ask_server(
     Raises:
         GrandError: If the server cannot be reached or refuses; or a sample cannot be asked, unless ``rejects`` collects it.
     """
-    if decoding.candidates:
-        raise GrandError("a server gives no probabilities of candidates, expected replies without --candidates")
+    refuse_own(decoding, "a server")
     openai = import_extra("openai", "annotate")
     client = openai.OpenAI(api_key=os.environ.get("OPENAI_API_KEY") or NO_KEY, base_url=server.url, max_retries=4)
     rejects = rejects if rejects is not None else Rejects()
@@ -80,7 +79,7 @@ def ask_server(
         scene = data.scenes[sample.scene_id]
         try:
             if sample.scene_id not in texts:
-                texts[sample.scene_id] = fit_scene(scene, prompt.serializer, prompt.top_k)
+                texts[sample.scene_id] = fit_scene(scene, prompt.serializer, prompt.top_k, overlap=prompt.merge_overlap)
             asked.append((sample, texts[sample.scene_id], _messages(sample, texts[sample.scene_id], prompt)))
         except GrandError as error:
             rejects.add(f"sample {sample.sample_id!r}", str(error), sample_to_dict(sample), error.cause)
@@ -108,6 +107,20 @@ def ask_server(
             yield Reply(sample.sample_id, sample.scene_id, reply, text.object_ids, finished, text.num_dropped)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def refuse_own(decoding: Decoding, whose: str) -> None:
+    """Refuse what only the own engine can do.
+
+    Raises:
+        GrandError: Naming it.
+    """
+    asked = {"--candidates": decoding.candidates, "--contrast": decoding.contrast, "--orders": decoding.orders > 1}
+    for name, wanted in asked.items():
+        if wanted:
+            raise GrandError(
+                f"{name} needs the probabilities inside the model, which {whose} does not give; expected no {name} here"
+            )
 
 
 def _messages(sample: Sample, scene_text: SceneText, prompt: PromptConfig) -> list[dict[str, str]]:

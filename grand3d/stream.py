@@ -220,7 +220,7 @@ def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt
 
     def fit(budget: int | None) -> tuple[SceneText, list[Encoded]]:
         keep = {item for sample in rest for item in needed[sample.sample_id]}
-        text = fit_scene(scene, prompt.serializer, top_k=prompt.top_k, budget=budget, count_tokens=count, keep=keep)
+        text = fit_scene(scene, prompt.serializer, prompt.top_k, budget, count, keep, prompt.merge_overlap)
         encoded = []
         for sample in list(rest):
             try:

@@ -137,6 +137,21 @@ def tiny_base() -> tuple[Any, Any]:
     return load_base("tiny")
 
 
+@pytest.fixture(scope="session")
+def lively(tiny_base: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The tiny model with larger random weights: its likeliest token depends on all of what it read."""
+    import torch
+
+    model, tokenizer = tiny_base
+    model = copy.deepcopy(model)
+    rng = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(0, 0.3, generator=rng)
+    return model, tokenizer
+
+
 @pytest.fixture
 def tiny_training_base(tiny_base: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every training of a test starts from a copy of the one tiny model."""

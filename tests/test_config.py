@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,6 +15,7 @@ from grand3d.config import (
     LIMITS,
     Config,
     DataConfig,
+    PromptConfig,
     Source,
     SynthConfig,
     TrainConfig,
@@ -22,6 +23,7 @@ from grand3d.config import (
     flat,
     from_dict,
     load_config,
+    override_prompt,
     to_dict,
 )
 from grand3d.errors import GrandError
@@ -345,3 +347,12 @@ def test_configs_of_generated_rooms_show_every_object(name, root):
     config = load_config(root / "configs" / f"{name}.yaml")
     most = max(len(detect(make_room(seed), seed)[0].objects) for seed in range(150))
     assert 20 < most <= config.prompt.top_k  # with fewer shown, "No" would be learnt where one is hidden and none true
+
+
+def test_override_prompt_changes_prompt_settings_only() -> None:
+    own = PromptConfig(grounding="later")
+    assert override_prompt(own, []) == own
+    assert override_prompt(own, ["prompt.top_k=100", "prompt.serializer=scored"]) == replace(own, top_k=100, serializer="scored")
+    for wrong in ("top_k=3", "train.seed=1", "prompt.top_k=x", "prompt.topk=3", "prompt.merge_overlap=0", "prompt.top_k"):
+        with pytest.raises(GrandError, match="expected|did you mean"):
+            override_prompt(own, [wrong])

@@ -18,19 +18,6 @@ STOPS = set(range(0, 49152, 16))
 """Every sixteenth token ends a reply, so that the random model's replies end at unequal lengths."""
 
 
-@pytest.fixture(scope="module")
-def lively(tiny_base: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The tiny model with larger random weights: its likeliest token depends on all of what it read."""
-    model, tokenizer = tiny_base
-    model = copy.deepcopy(model)
-    rng = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.normal_(0, 0.3, generator=rng)
-    return model, tokenizer
-
-
 @pytest.fixture(autouse=True)
 def many_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "stop_ids", lambda tokenizer: STOPS)
@@ -120,7 +107,7 @@ def test_generate_answers_equal_requests_once_and_alike(lively: Any, monkeypatch
     first, second = make_requests([(30, [5, 8])])
     rows = []
     answer = decode._answer
-    monkeypatch.setattr(decode, "_answer", lambda *a: rows.append(len(a[3])) or answer(*a))
+    monkeypatch.setattr(decode, "_answer", lambda *a: rows.append(len(a[4])) or answer(*a))
     replies = batched(model, tokenizer, [first, second, first, first], 8)
     assert replies[0] == replies[2] == replies[3] != replies[1]
     assert rows == [2]

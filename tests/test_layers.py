@@ -22,7 +22,7 @@ LAYERS = (
     "files",
     "boxes markup yamls metrics",
     "scene config",
-    "relations sample",
+    "relations sample duplicates",
     "serial",
     "prompts",
     "convert synth bench grammar decoding",

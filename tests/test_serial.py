@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError
 from grand3d.scene import Object, Scene
 from grand3d.serial import (
@@ -22,7 +23,6 @@ from grand3d.serial import (
     SceneText,
     added_tokens,
     fit_scene,
-    merge_duplicates,
     read_scene,
     write_scene,
 )
@@ -260,7 +260,7 @@ def test_write_scene_of_rotated_box_writes_the_box_around_it() -> None:
 @pytest.mark.parametrize("form", ["", "Table", "json"])
 def test_write_scene_in_unknown_form_is_refused(form: str) -> None:
     for call in (lambda: write_scene(proposals(1), form), lambda: read_scene("", form), lambda: fit_scene(proposals(1), form)):
-        with pytest.raises(GrandError, match="table, coord, grand"):
+        with pytest.raises(GrandError, match="table, scored, coord, grand"):
             call()
 
 
@@ -381,3 +381,21 @@ def test_fit_scene_that_cannot_fit_names_all_counts() -> None:
         fit_scene(proposals(40), keep=["p77"])
     with pytest.raises(GrandError, match="count_tokens"):
         fit_scene(proposals(40), budget=10)
+
+
+@given(scenes())
+def test_scored_table_reads_back_with_scores(scene: Scene) -> None:
+    text = write_scene(scene, "scored")
+    back = read_scene(text.text, "scored")
+    shown = {item.object_id: item for item in scene.objects}
+    for item, object_id in zip(back.objects, text.object_ids, strict=True):
+        score = shown[object_id].score
+        assert item.score == round(100 * (1.0 if score is None else score)) / 100
+    lines = [line.rpartition(";")[0] for line in text.text.split("\n")]
+    assert lines[1:] == write_scene(scene, "table").text.split("\n")[1:] and lines[0] == TABLE_HEADER
+
+
+@pytest.mark.parametrize("line", [" chair0 1 2 3 4 5 6", " chair0 1 2 3 4 5 6; 101", " chair0 1 2 3 4 5 6; x"])
+def test_scored_table_without_a_score_is_refused(line: str) -> None:
+    with pytest.raises(GrandError, match="expected"):
+        read_scene(f"{TABLE_HEADER}; score in %\n{line}", "scored")

@@ -102,7 +102,7 @@ def test_a_name_that_is_no_server_is_refused(name: str) -> None:
 
 
 def test_candidates_of_a_server_are_refused(rooms: Data, tmp_path: Path) -> None:
-    with pytest.raises(GrandError, match="expected replies without --candidates"):
+    with pytest.raises(GrandError, match="expected no --candidates"):
         list(server.ask_server(server.Server("m", None), PromptConfig(), rooms, rooms.samples, Decoding(candidates=True)))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from grand3d.adapter import read_adapter
 from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding, Sampling
 from grand3d.errors import GrandError
@@ -106,13 +107,13 @@ def test_grammars_are_recognised_as_what_they_are(task: str) -> None:
 
 
 def test_candidates_are_refused(vllm: ModuleType, tiny_base: Any, rooms: Data) -> None:
-    with pytest.raises(GrandError, match="expected replies without --candidates"):
+    with pytest.raises(GrandError, match="expected no --candidates"):
         list(ask_vllm(None, *tiny_base, PromptConfig(), rooms, rooms.samples, Decoding(candidates=True)))
 
 
 def test_an_adapter_is_refused_with_the_line_that_merges_it() -> None:
     with pytest.raises(GrandError, match=r"expected a merged model .* grand3d merge default OUT"):
-        open_vllm("default", "fp32")
+        open_vllm("default", "fp32", PromptConfig())
 
 
 def test_missing_vllm_names_its_pip_line(tmp_path: Path, rooms: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,8 @@ def test_missing_vllm_names_its_pip_line(tmp_path: Path, rooms: Data, monkeypatc
 def test_greedy_replies_of_vllm_are_those_of_the_own_engine(tmp_path: Path, rooms: Data) -> None:
     pytest.importorskip("vllm")
     folder = merge("default", tmp_path / "merged")
-    engine, config, tokenizer, prompt = open_vllm(str(folder), "fp32")
+    prompt = read_adapter(folder).prompt
+    engine, config, tokenizer = open_vllm(str(folder), "fp32", prompt)
     theirs = {r.sample_id: r.text for r in ask_vllm(engine, config, tokenizer, prompt, rooms, rooms.samples, Decoding(192))}
     model, tokenizer, prompt = load_adapter(str(folder))
     ours = {r.sample_id: r.text for r in ask(model.to("cuda"), tokenizer, prompt, rooms, rooms.samples, Decoding(192))}

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from grand3d import boxes, markup
 from grand3d.bench.common import pair, percent, reliability_of
 from grand3d.bench.nouns import first_mention
+from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError
 from grand3d.files import read_text, shown
 from grand3d.metrics import accuracy_at, mean_interval
 from grand3d.sample import Data, Reply, Sample
 from grand3d.scene import Object, Scene, confidence
-from grand3d.serial import merge_duplicates
 
 TASK = "object_reference"
 TASKS = (TASK,)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
-from grand3d.generate.decode import Times, choose, generate, prompt_limit
+from grand3d.generate.agree import agree
+from grand3d.generate.decode import Contrast, Times, choose, generate, prompt_limit
+from grand3d.generate.growing import Ids
 from grand3d.generate.guide import Grammar
 from grand3d.generate.weigh import Choice
 from grand3d.grammar import KINDS, reply_grammar
@@ -17,7 +20,7 @@ from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
-from grand3d.serial import SceneText, fit_scene
+from grand3d.serial import SceneText, fit_scene, swap_boxes
 from grand3d.tokens import Encoded, counter, encode, scene_budget, stop_ids
 
 Row = tuple[Sample, SceneText, Encoded]
@@ -44,10 +47,22 @@ def ask(
     for sample in samples:
         by_scene.setdefault(sample.scene_id, []).append(sample)
     for scene_id, questions in by_scene.items():
-        rows = encode_questions(tokenizer, data.scenes[scene_id], questions, prompt, limit, rejects)
-        for index, text, finished, chances in _answers(model, tokenizer, rows, prompt, decoding, times):
-            sample, shown, _ = rows[index]
-            yield Reply(sample.sample_id, scene_id, text, shown.object_ids, finished, shown.num_dropped, tuple(chances))
+        given: dict[str, list[Reply]] = {}
+        for order in range(decoding.orders):
+            # a question that cannot be asked is refused once, over the first order
+            collected = rejects if order == 0 else Rejects(skip_bad=True)
+            asked = [sample for sample in questions if order == 0 or sample.sample_id in given]
+            rows = encode_questions(tokenizer, data.scenes[scene_id], asked, prompt, limit, collected, order)
+            for index, text, finished, chances in _answers(model, tokenizer, rows, prompt, decoding, times):
+                sample, shown, _ = rows[index]
+                reply = Reply(sample.sample_id, scene_id, text, shown.object_ids, finished, shown.num_dropped, tuple(chances))
+                if decoding.orders == 1:
+                    yield reply
+                given.setdefault(sample.sample_id, []).append(reply)
+        if decoding.orders > 1:
+            for sample in questions:
+                if sample.sample_id in given:
+                    yield agree(sample.task, given[sample.sample_id])
 
 
 def _answers(
@@ -55,15 +70,29 @@ def _answers(
 ) -> Iterator[tuple[int, str, bool, list[float]]]:
     requests = [encoded for _, _, encoded in rows]
     tokens, batch = decoding.max_new_tokens, decoding.batch_size
-    grammars = None
+    grammars, contrast = None, None
     if decoding.constrained:
         grammars = [task_grammar(sample.task, len(text.object_ids), prompt) for sample, text, _ in rows]
+    if decoding.contrast:
+        contrast = Contrast(_without_places(tokenizer, rows, prompt), decoding.contrast)
     if decoding.candidates:
-        choices = [candidates(sample.task, len(text.object_ids)) for sample, text, _ in rows]
-        yield from choose(model, tokenizer, requests, choices, grammars, tokens, batch, times)
+        choices = [candidates(sample.task, len(text.object_ids), prompt.grounding) for sample, text, _ in rows]
+        yield from choose(model, tokenizer, requests, choices, grammars, tokens, batch, times, contrast)
         return
-    for reply in generate(model, tokenizer, requests, tokens, batch, decoding.sampling, grammars=grammars, times=times):
+    sampling = decoding.sampling
+    for reply in generate(model, tokenizer, requests, tokens, batch, sampling, grammars=grammars, times=times, contrast=contrast):
         yield *reply, []
+
+
+def _without_places(tokenizer: Any, rows: Sequence[Row], prompt: PromptConfig) -> dict[Ids, Ids]:
+    """For each prefix the one in which the boxes are dealt out anew among the objects."""
+    out: dict[Ids, Ids] = {}
+    for sample, text, encoded in rows:
+        prefix = tuple(encoded.prefix)
+        if prefix not in out:
+            swapped = replace(text, text=swap_boxes(text.text, prompt.serializer, sample.scene_id))
+            out[prefix] = tuple(encode(tokenizer, dialogue(sample, swapped, prompt, with_answer=False)).prefix)
+    return out
 
 
 def task_grammar(task: str, num_objects: int, prompt: PromptConfig) -> str:
@@ -88,11 +117,11 @@ def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collec
             )
 
 
-def candidates(task: str, num_objects: int) -> Choice | None:
+def candidates(task: str, num_objects: int, grounding: str = "first") -> Choice | None:
     """What the answer of a task is chosen among: the objects and, last, none of them; yes and no; None for other tasks."""
     if task == "object_reference":
         ways = (*(f"<obj_{k}>]" for k in range(num_objects)), "]")
-        return Choice((ANSWER, f"{PHRASE_END}["), ways, ANSWER_END)
+        return Choice((ANSWER, f"{PHRASE_END}["), ways, ANSWER_END, traced=grounding == "first")
     return Choice((), ("Yes", "No"), "") if task == "existence" else None
 
 
@@ -103,10 +132,12 @@ def encode_questions(
     prompt: PromptConfig,
     limit: int,
     rejects: Rejects | None = None,
+    order: int = 0,
 ) -> list[Row]:
     """Questions about one scene, encoded in at most ``limit`` tokens each.
 
     All see the same scene text, but one that is too long for it: that one sees fewer proposals, those of highest score.
+    ``order`` is that of ``fit_scene``.
 
     Raises:
         GrandError: If a sample cannot be asked or is too long even without proposals, unless ``rejects`` collects it.
@@ -114,18 +145,22 @@ def encode_questions(
     rejects = rejects if rejects is not None else Rejects()
     described = {i for sample in samples if sample.task == "object_description" for i in sample.target_ids}
     keep = described & set(scene.object_ids)
-    whole = fit_scene(scene, prompt.serializer, prompt.top_k, keep=keep)
+
+    def fit(budget: int | None = None, count: Callable[[str], int] | None = None) -> SceneText:
+        return fit_scene(scene, prompt.serializer, prompt.top_k, budget, count, keep, prompt.merge_overlap, order)
+
+    whole = fit()
     rows = []
     for sample in samples:
         try:
-            rows.append((sample, *_encode_one(tokenizer, scene, sample, prompt, limit, whole, keep)))
+            rows.append((sample, *_encode_one(tokenizer, sample, prompt, limit, whole, fit)))
         except GrandError as error:
             rejects.add(f"sample {sample.sample_id!r}", str(error), sample_to_dict(sample), error.cause)
     return rows
 
 
 def _encode_one(
-    tokenizer: Any, scene: Scene, sample: Sample, prompt: PromptConfig, limit: int, whole: SceneText, keep: Collection[str]
+    tokenizer: Any, sample: Sample, prompt: PromptConfig, limit: int, whole: SceneText, fit: Callable[..., SceneText]
 ) -> tuple[SceneText, Encoded]:
     encoded = encode(tokenizer, dialogue(sample, whole, prompt, with_answer=False))
     if len(encoded) <= limit:
@@ -139,7 +174,7 @@ def _encode_one(
     if beside >= limit:
         raise GrandError(reason, "too long for the context")
     budget = scene_budget(count, whole.text, len(encoded), limit)
-    text = fit_scene(scene, prompt.serializer, prompt.top_k, budget, count, keep)
+    text = fit(budget, count)
     encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=False))
     if len(encoded) > limit:
         raise GrandError(reason, "too long for the context")

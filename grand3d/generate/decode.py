@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,19 +15,29 @@ from torch import Tensor
 
 from grand3d.decoding import GREEDY, MAX_NEW_TOKENS, Sampling
 from grand3d.errors import GrandError, shown
-from grand3d.generate.cache import Prefix, Rows, inner, read, ready, step
-from grand3d.generate.guide import Grammar, Guide
+from grand3d.generate.cache import Prefix, Rows, inner, read, ready
+from grand3d.generate.decide import decide
+from grand3d.generate.growing import Ids, Question, Row, begin, group
+from grand3d.generate.guide import Grammar
 from grand3d.generate.sampling import draw
-from grand3d.generate.weigh import Asked, Choice, weigh
-from grand3d.tokens import Encoded, decode, stop_ids, text_ids
+from grand3d.generate.sides import Sides
+from grand3d.generate.weigh import Choice
+from grand3d.tokens import Encoded, decode, stop_ids
 
-Ids = tuple[int, ...]
 Memory = dict[Ids, Prefix]
 
 # A pass over the tokens that all questions begin with costs about as much as this many tokens more in a batch.
 PASS_TOKENS = 16
 JOIN_AT = 0.75  # share of the batch that still goes on when waiting questions join it
 SHRINK_AT = 0.75  # share of the rows that still go on when the ended ones are dropped; dropping copies the others
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """For each prefix one to contrast it with, and how much of that is taken off."""
+
+    prefixes: Mapping[Ids, Ids]
+    weight: float
 
 
 @dataclass(slots=True)
@@ -51,6 +60,7 @@ def generate(
     memory: Memory | None = None,
     grammars: Sequence[str] | None = None,
     times: Times | None = None,
+    contrast: Contrast | None = None,
 ) -> Iterator[tuple[int, str, bool]]:
     """Answer every request; requests with the same prefix share one forward pass over it.
 
@@ -64,6 +74,7 @@ def generate(
         grammars: What each reply may be (``grammar.reply_grammar``); a reply that the token limit would cut is brought to
             its shortest end before. None lets the model write whatever it likes.
         times: Filled with where the time went.
+        contrast: What the model would say over other prefixes is taken off what it says (``sides``).
 
     Yields:
         ``(index into requests, reply text, finished)`` in the order they are done; ``finished`` is False when the token
@@ -83,6 +94,7 @@ def generate(
         sampling=sampling,
         on_token=on_token,
         memory=memory,
+        contrast=contrast,
     )
     for index, text, finished, _ in every:
         yield index, text, finished
@@ -97,6 +109,7 @@ def choose(
     max_new_tokens: int = MAX_NEW_TOKENS,
     batch_size: int = 96,
     times: Times | None = None,
+    contrast: Contrast | None = None,
 ) -> Iterator[tuple[int, str, bool, list[float]]]:
     """Answer every request by the likeliest of its candidates; up to the decision as ``generate`` with the likeliest tokens.
 
@@ -110,7 +123,9 @@ def choose(
     Raises:
         GrandError: As ``generate``; and if candidates cannot be told apart by their tokens.
     """
-    yield from _replies(model, tokenizer, requests, max_new_tokens, batch_size, grammars, times, choices=choices)
+    yield from _replies(
+        model, tokenizer, requests, max_new_tokens, batch_size, grammars, times, choices=choices, contrast=contrast
+    )
 
 
 def _replies(
@@ -126,6 +141,7 @@ def _replies(
     on_token: Callable[[str], None] | None = None,
     memory: Memory | None = None,
     choices: Sequence[Choice | None] | None = None,
+    contrast: Contrast | None = None,
 ) -> Iterator[tuple[int, str, bool, list[float]]]:
     assert on_token is None or len(requests) == 1, "streaming is for one request"
     assert max_new_tokens >= 1 and batch_size >= 1
@@ -136,23 +152,27 @@ def _replies(
     with _timed(times, "grammar", model):
         for text in dict.fromkeys(grammars or ()):
             compiled[text] = Grammar(text, tokenizer, model.get_output_embeddings().weight.shape[0], stop)
-    for prefix_ids, questions in _group(requests, grammars, choices, sampling).items():
-        prefix = None if memory is None else memory.get(prefix_ids)
+    memory, keep = ({}, False) if memory is None else (memory, True)
+    for prefix_ids, questions in group(requests, grammars, choices, sampling).items():
         on_ids = None if on_token is None else _streamer(tokenizer, on_token)
-        if prefix is None:
-            with ready(model) as base, _timed(times, "prefix", base):
-                prefix = read(base, Prefix(), prefix_ids)
-            if memory is not None:
-                memory[prefix_ids] = prefix
+        wanted = [prefix_ids] if contrast is None else [prefix_ids, contrast.prefixes[prefix_ids]]
+        for ids in wanted:
+            if ids not in memory:
+                with ready(model) as base, _timed(times, "prefix", base):
+                    memory[ids] = read(base, Prefix(), ids)
+        prefixes = [memory[ids] for ids in wanted]
+        if not keep:
+            memory.clear()
         questions.sort(key=lambda question: question.suffix)
+        share = 0.0 if contrast is None else contrast.weight
         answers = _answer(
-            model, tokenizer, prefix, questions, compiled, stop, max_new_tokens, batch_size, sampling, on_ids, times
+            model, tokenizer, prefixes, share, questions, compiled, stop, max_new_tokens, batch_size, sampling, on_ids, times
         )
         while True:
             with ready(model):  # never while the caller has its turn
                 done = list(islice(answers, batch_size))
             for row in done:
-                text = decode(tokenizer, row.reply) if row.decided is None else row.decided
+                text = decode(tokenizer, row.reply) if row.text is None else row.text
                 for index in row.question.requests:
                     yield index, text, row.finished, row.chances
             if not done:
@@ -194,87 +214,12 @@ def _check_fits(model: Any, requests: Sequence[Encoded], max_new_tokens: int) ->
             )
 
 
-@dataclass(slots=True)
-class _Question:
-    """What is asked behind a prefix, and the requests that ask it.
-
-    Attributes:
-        seed: Of the draws for its reply. It is made of what is asked, not of its place, so that no other question changes it.
-    """
-
-    suffix: Ids
-    grammar: str | None
-    choice: Choice | None
-    seed: int
-    requests: list[int] = field(default_factory=list)
-
-
-def _group(
-    requests: Sequence[Encoded],
-    grammars: Sequence[str] | None,
-    choices: Sequence[Choice | None] | None,
-    sampling: Sampling,
-) -> dict[Ids, list[_Question]]:
-    """For each prefix its questions; equal ones are one question where the likeliest token is taken."""
-    groups: dict[Ids, dict[Any, _Question]] = {}
-    for index, request in enumerate(requests):
-        prefix, suffix = tuple(request.prefix), tuple(request.suffix)
-        questions = groups.setdefault(prefix, {})
-        grammar = grammars[index] if grammars is not None else None
-        choice = choices[index] if choices is not None else None
-        seed = 0
-        if sampling.temperature:
-            seed = zlib.crc32(repr((sampling.seed, prefix, suffix, grammar)).encode())
-            while (suffix, grammar, choice, seed) in questions:
-                seed += 1
-        question = _Question(suffix, grammar, choice, seed)
-        questions.setdefault((suffix, grammar, choice, seed), question).requests.append(index)
-    return {prefix: list(questions.values()) for prefix, questions in groups.items()}
-
-
-@dataclass(slots=True)
-class _Row:
-    """A reply as it grows.
-
-    Attributes:
-        begin: Tokens of the question behind the common beginning.
-        feed: Tokens that the model has not seen yet.
-        draw: Where its random numbers come from; None where the likeliest token is taken.
-        decided: The whole reply, once it has been chosen among candidates of these chances.
-    """
-
-    question: _Question
-    begin: list[int]
-    feed: list[int]
-    reply: list[int]
-    guide: Guide | None
-    draw: torch.Generator | None
-    ended: bool = False
-    finished: bool = False
-    decided: str | None = None
-    chances: list[float] = field(default_factory=list)
-
-    def put(self, token: int, stop: set[int], limit: int) -> bool:
-        """Take a token, and those that must follow it, into the reply; False if it may not follow."""
-        if self.guide is None:
-            self.feed = [] if token in stop else [token]
-            self.finished = token in stop
-        else:
-            tokens = self.guide.take(token)
-            if tokens is None:
-                return False
-            self.feed = tokens
-            self.finished = self.guide.ended and not self.guide.cut
-        self.reply += self.feed
-        self.ended = self.finished or (self.guide.ended if self.guide is not None else len(self.reply) == limit)
-        return True
-
-
 def _answer(
     model: Any,
     tokenizer: Any,
-    prefix: Prefix,
-    questions: list[_Question],
+    prefixes: Sequence[Prefix],
+    contrast: float,
+    questions: list[Question],
     grammars: Mapping[str, Grammar],
     stop: set[int],
     max_new_tokens: int,
@@ -282,24 +227,25 @@ def _answer(
     sampling: Sampling,
     on_ids: Callable[[list[int], bool], None] | None,
     times: Times,
-) -> Iterator[_Row]:
-    """The questions, sorted by suffix, with their replies as they end."""
+) -> Iterator[Row]:
+    """The questions, sorted by suffix, with their replies as they end; ``prefixes``: the scene and, for a contrast, another."""
     base = inner(model)
     with _timed(times, "prefix", base):
-        prefix, common = _read_common(base, prefix, [question.suffix for question in questions])
-    waiting = deque(questions)
-    rows, live = Rows(prefix), []  # live: a row for each line of ``rows``, None once it has ended
+        read_on = [_read_common(base, prefix, [question.suffix for question in questions]) for prefix in prefixes]
+    common = read_on[0][1]
+    sides = Sides(*(Rows(prefix) for prefix, _ in read_on), contrast=contrast)
+    waiting, live = deque(questions), []  # live: a row for each line of ``sides``, None once it has ended
     while waiting or any(live):
         if waiting and sum(row is not None for row in live) <= JOIN_AT * batch_size:
-            rows.keep([i for i, row in enumerate(live) if row is not None])
+            sides.keep([i for i, row in enumerate(live) if row is not None])
             live = [row for row in live if row is not None]
             new = [waiting.popleft() for _ in range(min(len(waiting), batch_size - len(live)))]
             with _timed(times, "grammar", base):
-                live += [_begin(question, common, grammars, max_new_tokens, sampling) for question in new]
-            rows.add(len(new))
+                live += [begin(question, common, grammars, max_new_tokens, sampling) for question in new]
+            sides.add(len(new))
         going = [row for row in live if row is not None]
         with _timed(times, "steps", base):
-            logits = step(base, rows, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
+            logits = sides.step(base, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
             tokens = _draw(logits, going, sampling) if sampling.temperature else logits.argmax(-1).tolist()
         with _timed(times, "grammar", base):
             for i, (row, token) in enumerate(zip(going, tokens, strict=True)):
@@ -309,47 +255,14 @@ def _answer(
                     row.put(int(masked.argmax()), stop, max_new_tokens)
         if on_ids is not None:
             on_ids(going[0].reply, going[0].ended)
-        _decide(base, tokenizer, rows, live, times)
+        with _timed(times, "steps", base):
+            waiting.extend(decide(base, tokenizer, sides, live))
         yield from (row for row in going if row.ended)
         live = [None if row is None or row.ended else row for row in live]
         left = [i for i, row in enumerate(live) if row is not None]
         if len(left) <= SHRINK_AT * len(live):
-            rows.keep(left)
+            sides.keep(left)
             live = [live[i] for i in left]
-
-
-def _begin(question: _Question, common: int, grammars: Mapping[str, Grammar], limit: int, sampling: Sampling) -> _Row:
-    guide = None if question.grammar is None else grammars[question.grammar].follow(limit)
-    first = [] if guide is None else guide.first()
-    draw = torch.Generator().manual_seed(question.seed) if sampling.temperature else None
-    begin = list(question.suffix[common:])
-    return _Row(question, begin, begin + first, list(first), guide, draw)
-
-
-def _decide(base: Any, tokenizer: Any, rows: Rows, live: list[_Row | None], times: Times) -> None:
-    """End the replies that have come to their decision by the likeliest candidate."""
-    found = []
-    for line, row in enumerate(live):
-        if row is not None and row.question.choice is not None:
-            text = decode(tokenizer, row.reply)
-            place = row.question.choice.place(text)
-            if place is not None:
-                found.append((line, row, text[:place]))
-    if not found:
-        return
-    with _timed(times, "steps", base):
-        asked = []
-        for line, row, text in found:
-            choice = row.question.choice
-            ways = [row.begin + text_ids(tokenizer, text + way + choice.end) for way in choice.candidates]
-            asked.append(Asked(line, row.begin + row.reply, ways))
-        weights = weigh(base, rows, asked)
-    for (_, row, text), chances in zip(found, weights, strict=True):
-        choice = row.question.choice
-        best = max(range(len(chances)), key=chances.__getitem__)
-        row.decided = text + choice.candidates[best] + choice.end
-        row.chances, row.ended = chances, True
-        row.finished = row.guide is None or not row.guide.cut
 
 
 def _read_common(base: Any, prefix: Prefix, suffixes: list[Ids]) -> tuple[Prefix, int]:
@@ -367,7 +280,7 @@ def _common(suffixes: list[Ids]) -> int:
     return next((i for i in range(most) if first[i] != last[i]), most)
 
 
-def _draw(logits: Tensor, rows: Sequence[_Row], sampling: Sampling) -> list[int]:
+def _draw(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]:
     allowed = None if rows[0].guide is None else torch.stack([row.guide.mask() for row in rows])
     return draw(logits, allowed, [row.draw for row in rows], sampling)
 

@@ -6,7 +6,7 @@ vocabulary built. Tokens that the grammar leaves no choice about, as most of a t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,7 +60,11 @@ class Grammar:
                 f"a reply may have {limit} tokens, but the shortest that this question can have takes {self.shortest}; "
                 f"expected max_new_tokens of {self.shortest} at least, or replies without a grammar"
             )
-        return Guide(self, self._start.deep_copy(), limit)
+        return Guide(self, self.start(), limit)
+
+    def start(self) -> Any:
+        """llguidance's matcher at the beginning of a reply."""
+        return self._start.deep_copy()
 
 
 class Guide:
@@ -72,7 +76,7 @@ class Guide:
     """
 
     def __init__(self, grammar: Grammar, matcher: Any, limit: int) -> None:
-        self.grammar, self.left = grammar, limit
+        self.grammar, self.left, self._limit = grammar, limit, limit
         self.ended = self.cut = False
         self._matcher = matcher
         # Far from the limit nobody needs to know how the reply could be closed. 32: what an open list or step adds to it.
@@ -82,6 +86,22 @@ class Guide:
     def first(self) -> list[int]:
         """Tokens that every reply begins with."""
         return self._forced()
+
+    def fits(self, tokens: Sequence[int]) -> bool:
+        """Whether a reply that begins with these tokens can be over within the limit of this one."""
+        matcher = self.grammar.start()
+        if matcher.try_consume_tokens(list(tokens)) != len(tokens):
+            return False
+        return len(tokens) + len(_close(matcher, self.grammar.closing)) <= self._limit
+
+    def resume(self, tokens: Sequence[int]) -> list[int]:
+        """Begin with tokens that fit; they and what must follow them."""
+        if self._matcher.try_consume_tokens(list(tokens)) != len(tokens):
+            raise GrandError(f"the grammar of replies refuses what it allowed before: {self._matcher.get_error()}")
+        self.left -= len(tokens)
+        if self.left <= self._watch:
+            self._closing = _close(self._matcher, self.grammar.closing)
+        return [*tokens, *self._forced()]
 
     def take(self, token: int) -> list[int] | None:
         """Put down a token and what must follow it.

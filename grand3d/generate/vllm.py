@@ -21,14 +21,15 @@ from grand3d.generate.ask import encode_questions, task_grammar
 from grand3d.generate.decode import prompt_limit
 from grand3d.model import load_tokenizer
 from grand3d.sample import Data, Reply, Sample
+from grand3d.server import refuse_own
 from grand3d.tokens import decode, stop_ids
 
 AT_ONCE = 2048
 """Questions handed over at a time: what is answered is written down before the next come."""
 
 
-def open_vllm(folder: str, dtype: str) -> tuple[Any, Any, Any, PromptConfig]:
-    """The engine, a stand-in for the model that carries its configuration, tokenizer and prompt settings.
+def open_vllm(folder: str, dtype: str, prompt: PromptConfig) -> tuple[Any, Any, Any]:
+    """The engine, a stand-in for the model that carries its configuration, and the tokenizer.
 
     Args:
         folder: Of a model that ``grand3d merge`` wrote.
@@ -44,16 +45,16 @@ def open_vllm(folder: str, dtype: str) -> tuple[Any, Any, Any, PromptConfig]:
         raise GrandError(f"{launched.count()} processes were started, expected one: vLLM shares out the work by itself")
     vllm = import_extra("vllm", "vllm")
     place = str(found.folder)
-    tokenizer = load_tokenizer(place, serializer=found.prompt.serializer)
+    tokenizer = load_tokenizer(place, serializer=prompt.serializer)
     config = import_extra("transformers", "train").AutoConfig.from_pretrained(place)
     engine = vllm.LLM(
         model=place,
         dtype={"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype],
-        max_model_len=min(found.prompt.max_tokens, getattr(config, "max_position_embeddings", found.prompt.max_tokens)),
+        max_model_len=min(prompt.max_tokens, getattr(config, "max_position_embeddings", prompt.max_tokens)),
         enable_prefix_caching=True,
         structured_outputs_config={"backend": "guidance"},  # the library that the grammars are written for
     )
-    return engine, SimpleNamespace(config=config), tokenizer, found.prompt
+    return engine, SimpleNamespace(config=config), tokenizer
 
 
 def ask_vllm(
@@ -75,8 +76,7 @@ def ask_vllm(
     Raises:
         GrandError: For candidates, which vLLM does not weigh; or if a sample cannot be asked, unless ``rejects`` collects it.
     """
-    if decoding.candidates:
-        raise GrandError("vLLM gives no probabilities of candidates, expected replies without --candidates")
+    refuse_own(decoding, "vLLM")
     vllm, params = import_extra("vllm", "vllm"), import_extra("vllm.sampling_params", "vllm")
     limit = prompt_limit(model, prompt.max_tokens, decoding.max_new_tokens)
     stop = sorted(stop_ids(tokenizer))

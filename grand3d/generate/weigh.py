@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from grand3d.errors import GrandError
-from grand3d.generate.cache import Rows, step
+from grand3d.generate.sides import Sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,14 @@ class Choice:
         candidates: What may stand there, all different; none is the beginning of another, unless ``end`` begins differently
             from what follows there.
         end: Follows each of the candidates and ends the reply.
+        traced: The candidates are id lists, and the decision is looked for where the reply first wrote the one it answers
+            with (``decide``).
     """
 
     after: tuple[str, ...]
     candidates: tuple[str, ...]
     end: str
+    traced: bool = False
 
     def place(self, text: str) -> int | None:
         """Length of the text before the decision; None if it does not stand there yet."""
@@ -50,7 +53,7 @@ class Asked:
     """One decision.
 
     Attributes:
-        row: Of ``rows``.
+        row: Of the rows.
         known: Tokens of the row that are in its cache, and more that will be there or not.
         sequences: Tokens of the row from its first on, one list a candidate.
     """
@@ -60,11 +63,11 @@ class Asked:
     sequences: list[list[int]]
 
 
-def weigh(base: Any, rows: Rows, asked: Sequence[Asked]) -> list[list[float]]:
+def weigh(base: Any, sides: Sides, asked: Sequence[Asked]) -> list[list[float]]:
     """For each decision the probability of each candidate, as numbers that add up to 1."""
     forks, lengths, feeds, owners = [], [], [], []
     for number, item in enumerate(asked):
-        cached = min(int(rows.lengths[item.row]), len(item.known))
+        cached = min(int(sides.lengths[item.row]), len(item.known))
         for node, children in branchings(item.sequences).items():
             shared = _common([item.known[:cached], list(node)])
             start = min(shared, len(node) - 1)  # the last token is fed again where all are there: its logits are wanted
@@ -76,7 +79,7 @@ def weigh(base: Any, rows: Rows, asked: Sequence[Asked]) -> list[list[float]]:
             owners.append((number, children))
     totals = [[0.0] * len(item.sequences) for item in asked]
     if forks:
-        logits = step(base, rows.fork(forks, lengths), list(range(len(forks))), feeds)
+        logits = sides.fork(forks, lengths).step(base, list(range(len(forks))), feeds)
         for line, (number, children) in zip(logits, owners, strict=True):
             tokens = list(children)
             chances = torch.log_softmax(line[tokens].double(), -1).tolist()
