@@ -175,6 +175,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--scenes", type=_positive, default=100, help="number of rooms (default: 100)")
     sub.add_argument("--seed", type=int, default=0, help="the same seed gives the same rooms and texts (default: 0)")
     sub.add_argument("--questions", type=_positive, default=32, help="questions a room (default: 32)")
+    shown = "share of the references that fit nothing or several things (default: 0)"
+    sub.add_argument("--none-or-several", type=_share, default=0.0, metavar="SHARE", help=shown)
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
 
     example = "grand3d convert pope data/pope --questions scannet200/ --proposals proposals.json"
@@ -269,6 +271,16 @@ def _add_reply_options(sub: argparse.ArgumentParser) -> None:
     shown = "let the model write what it likes; without this every reply follows the grammar of docs/markup.md"
     sub.add_argument("--unconstrained", action="store_true", help=shown)
     sub.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="number format (default: fp32)")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share, expected a number from 0 to 1")
+    return value
 
 
 def _not_empty(text: str) -> str:

@@ -93,6 +93,8 @@ class SynthConfig:
     """Scenes of one epoch; they are made as they are needed and never stored. Every epoch has the same ones in the same order."""
     seed: int = 0
     """Seed of rooms, noise and text, and of their order. Held-out scenes must use another one."""
+    none_or_several: float = 0.0
+    """Share of the references that fit nothing in the room or several things, half each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "data.train[].weight": (0, 1000, "(]"),
     "data.synth.num_scenes": (1, 10**15, "[]"),
     "data.synth.seed": (0, 2**63 - 1, "[]"),
+    "data.synth.none_or_several": (0, 1, "[]"),
     "data.questions_per_scene": (1, 10_000, "[]"),
     "data.row_tokens": (0, 10_000_000, "[]"),
     "train.global_batch": (1, 10**6, "[]"),

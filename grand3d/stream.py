@@ -104,7 +104,7 @@ def _synth_stream(config: Config) -> Stream:
     synth, questions = config.data.synth, config.data.questions_per_scene
 
     def group(number: int) -> tuple[Scene, list[Sample]]:
-        return make_scene(synth.seed, number % synth.num_scenes, questions)
+        return make_scene(synth.seed, number % synth.num_scenes, questions, none_or_several=synth.none_or_several)
 
     scene, samples = group(0)
     first = json.dumps([scene_to_dict(scene), [sample_to_dict(sample) for sample in samples]], sort_keys=True)

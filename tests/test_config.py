@@ -354,5 +354,5 @@ def test_override_prompt_changes_prompt_settings_only() -> None:
     assert override_prompt(own, []) == own
     assert override_prompt(own, ["prompt.top_k=100", "prompt.serializer=scored"]) == replace(own, top_k=100, serializer="scored")
     for wrong in ("top_k=3", "train.seed=1", "prompt.top_k=x", "prompt.topk=3", "prompt.merge_overlap=0", "prompt.top_k"):
-        with pytest.raises(GrandError, match="expected|did you mean"):
+        with pytest.raises(GrandError, match=r"expected|did you mean"):
             override_prompt(own, [wrong])

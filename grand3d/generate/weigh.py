@@ -97,8 +97,9 @@ def branchings(sequences: Sequence[Sequence[int]]) -> dict[tuple[int, ...], dict
     """
     nodes: dict[tuple[int, ...], dict[int, list[int]]] = {}
     ends = {tuple(sequence) for sequence in sequences}
+    alike = min((_common([sequences[0], sequence]) for sequence in sequences), default=0)  # nothing is decided up to there
     for candidate, sequence in enumerate(sequences):
-        for i, token in enumerate(sequence):
+        for i, token in enumerate(sequence[alike:], alike):
             nodes.setdefault(tuple(sequence[:i]), {}).setdefault(token, []).append(candidate)
     mixed = next((node for node in nodes if node in ends), None)
     if mixed is not None or len(ends) < len(sequences):

@@ -25,6 +25,7 @@ def make_scene(
     questions_per_scene: int = 32,
     weights: Mapping[str, float] = WEIGHTS,
     strict: float = STRICT,
+    none_or_several: float = 0.0,
 ) -> tuple[Scene, list[Sample]]:
     """Scene number ``index`` of the data of ``seed``: its proposals and samples (see ``iter_data``).
 
@@ -37,7 +38,7 @@ def make_scene(
     number = seed * SEED_STRIDE + index
     room = make_room(number)
     proposals, match = detect(room, number)
-    return proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict)
+    return proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict, none_or_several)
 
 
 def iter_data(
@@ -46,6 +47,7 @@ def iter_data(
     questions_per_scene: int = 32,
     weights: Mapping[str, float] = WEIGHTS,
     strict: float = STRICT,
+    none_or_several: float = 0.0,
 ) -> Iterator[tuple[Scene, list[Sample]]]:
     """Scenes of proposals, each with its samples, one at a time; the same arguments give the same data.
 
@@ -53,9 +55,10 @@ def iter_data(
         questions_per_scene: Samples a scene; a few less in a room with little to ask about.
         weights: Share of each task.
         strict: Share of the references that the proposals alone decide.
+        none_or_several: Share of the references that fit nothing or several things.
     """
     for index in range(num_scenes):
-        yield make_scene(seed, index, questions_per_scene, weights, strict)
+        yield make_scene(seed, index, questions_per_scene, weights, strict, none_or_several)
 
 
 def make_data(
@@ -64,10 +67,11 @@ def make_data(
     questions_per_scene: int = 32,
     weights: Mapping[str, float] = WEIGHTS,
     strict: float = STRICT,
+    none_or_several: float = 0.0,
 ) -> Data:
     """The same as one ``Data``: scenes are the proposals, and targets are in their id space."""
     scenes, samples = {}, []
-    for scene, rows in iter_data(num_scenes, seed, questions_per_scene, weights, strict):
+    for scene, rows in iter_data(num_scenes, seed, questions_per_scene, weights, strict, none_or_several):
         scenes[scene.scene_id] = scene
         samples.extend(rows)
     return Data(scenes, tuple(samples))

@@ -8,7 +8,7 @@ from random import Random
 from grand3d import relations as rel
 from grand3d.sample import Sample
 from grand3d.scene import Object, Scene
-from grand3d.synth import exact, presence, speech
+from grand3d.synth import counted, exact, presence, speech
 from grand3d.synth.view import View
 
 WEIGHTS = {"object_reference": 0.70, "existence": 0.20, "counting": 0.05, "object_description": 0.05}
@@ -45,6 +45,7 @@ def make_samples(
     count: int = 32,
     weights: Mapping[str, float] = WEIGHTS,
     strict: float = STRICT,
+    none_or_several: float = 0.0,
 ) -> list[Sample]:
     """Samples about one room; every id is one of the proposals'.
 
@@ -52,6 +53,7 @@ def make_samples(
         match: ``{true id: proposal id or None}`` as ``detect.detect`` gives it.
         weights: Share of each task; tasks not named are not asked.
         strict: Share of references with a referent that the proposals alone decide; ``meta["strict"]`` says which.
+        none_or_several: Share of references that fit nothing or several things, half each; ``meta["targets"]`` says which.
 
     A room in which nothing can be asked for in some task gets more of the others.
     """
@@ -78,6 +80,11 @@ def make_samples(
             sample = asked.counting(rng, sample_id)
         elif task == "object_description":
             sample = clean.description(rng, sample_id)
+        elif task == "object_reference" and none_or_several and rng.random() < none_or_several:
+            if rng.random() < 0.5:
+                sample = counted.none_fits(clean, asked, rng, sample_id)
+            else:
+                sample = counted.several_fit(clean, rng, sample_id)
         elif task == "object_reference" and rng.random() < strict:
             sample = clean.reference(rng, sample_id)
         elif task == "object_reference" and able:

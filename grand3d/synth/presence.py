@@ -103,12 +103,13 @@ class Presence:
         kin = {n for plan in PLANS for n in _members(plan.items) if len(own & _members(plan.items)) >= 5}
         missed = own - set(self.labels)
         synonyms = {s for label in self.labels for s in SYNONYMS.get(label, ())}
-        absent = lambda names: sorted({n for n in names if n in KINDS} - set(self.labels) - synonyms)  # noqa: E731
-        self.close, self.kin, self.common = absent(close), absent(kin | missed), absent(COMMON)
-        self.other = absent(KINDS)
+        lacking = lambda names: sorted({n for n in names if n in KINDS} - set(self.labels) - synonyms)  # noqa: E731
+        self.close, self.kin, self.common = lacking(close), lacking(kin | missed), lacking(COMMON)
+        self.other = lacking(KINDS)
         self.rare = [n for n in RARE if n not in synonyms and n not in self.ids]
 
-    def _absent(self, rng: Random) -> str:
+    def absent(self, rng: Random) -> str:
+        """A category that the room lacks: sooner a likely one."""
         share = rng.random()
         pool = (
             self.close
@@ -132,7 +133,7 @@ class Presence:
             label = rng.choice(self.labels)
             name = rng.choice(SYNONYMS[label]) if label in SYNONYMS and rng.random() < SYNONYM_SHARE else label
         else:
-            label = name = self._absent(rng)
+            label = name = self.absent(rng)
         share = rng.random()
         if share < 0.66:
             text = rng.choice(ASKED).format(plural(name))
@@ -147,7 +148,7 @@ class Presence:
         """How many of a label there are among the proposals, then which."""
         sizes = Counter({label: len(ids) for label, ids in self.ids.items() if len(ids) <= MOST_COUNTED})
         if rng.random() < 0.12:
-            label, ids = self._absent(rng), []
+            label, ids = self.absent(rng), []
         else:
             numbers = sorted(set(sizes.values()))
             if not numbers:
