@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
+from grand3d.bench.common import set_f1 as overlap
 from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import field as read_field
@@ -118,11 +119,8 @@ def _best(pairs: Sequence[tuple[Sample, Reply]], data: Data, with_threshold: Cal
 def set_f1(sample: Sample, reply: Reply, data: Data, calibration: Calibration) -> float:
     """F1 of the objects named against the targets; 1 where both are none (Multi3DRefer's rule for zero targets)."""
     same = merge_duplicates(data.scenes[sample.scene_id])[1]
-    wanted = {same.get(item, item) for item in sample.target_ids}
-    named = {same.get(reply.object_ids[k], reply.object_ids[k]) for k in decide(reply.chances, calibration)}
-    if not wanted or not named:
-        return float(wanted == named)
-    return 2 * len(wanted & named) / (len(wanted) + len(named))
+    named = (reply.object_ids[k] for k in decide(reply.chances, calibration))
+    return overlap({same.get(item, item) for item in sample.target_ids}, {same.get(item, item) for item in named})
 
 
 def decide(chances: Sequence[float], calibration: Calibration) -> tuple[int, ...]:

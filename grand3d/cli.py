@@ -230,6 +230,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("data", help="data folder")
     sub.add_argument("replies", help="replies file")
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
+    shown = "scanrefer, pope: also the difference to these replies, sample by sample, with its interval"
+    sub.add_argument("--against", metavar="REPLIES", help=shown)
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole report as JSON")
     form.add_argument("--markdown", action="store_true", help="tables in Markdown")

@@ -18,6 +18,7 @@ from typing import Any
 
 from grand3d import calibration, launched, repl, server
 from grand3d.bench import BENCHMARKS
+from grand3d.bench.common import against
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
 from grand3d.config import PromptConfig, dump_yaml, load_config
@@ -202,16 +203,28 @@ def score(options: argparse.Namespace) -> None:
         # what only a score leaves out was asked all the same
         asked = load_data(options.data, Rejects(skip_bad=True)) if rejects.rows else data
         refuse_stale(options.replies, asked)
-        if options.bench == "pope":  # which also reads the result files of the public script
-            replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(options.replies, data, rejects)
-        else:
-            replies = load_replies(options.replies, rejects)
-        replies = own_replies(options.replies, data, replies, rejects)
-        if options.calibration is not None:
-            found = calibration.load_calibration(options.calibration)
-            tasks_of = {sample.sample_id: sample.task for sample in data.samples}
-            replies = [calibration.apply(reply, tasks_of.get(reply.sample_id, ""), found) for reply in replies]
-        report = evaluate.score(options.bench, data, replies, options.missing, **extra)
+
+        def report_of(path: str) -> dict[str, Any]:
+            if options.bench == "pope":  # which also reads the result files of the public script
+                replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(path, data, rejects)
+            else:
+                replies = load_replies(path, rejects)
+            replies = own_replies(path, data, replies, rejects)
+            if options.calibration is not None:
+                found = calibration.load_calibration(options.calibration)
+                tasks_of = {sample.sample_id: sample.task for sample in data.samples}
+                replies = [calibration.apply(reply, tasks_of.get(reply.sample_id, ""), found) for reply in replies]
+            return evaluate.score(options.bench, data, replies, options.missing, **extra)
+
+        report = report_of(options.replies)
+        samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
+        if options.against is not None:
+            if not samples:
+                raise GrandError(
+                    f"--against compares sample by sample, which {options.bench!r} does not; expected scanrefer or pope"
+                )
+            refuse_stale(options.against, asked)
+            report["against"] = against(samples, report_of(options.against)["samples"])
         if rejects.rows:
             report["counts"]["rejected_rows"] = len(rejects.rows)
         print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))

@@ -11,7 +11,7 @@ import numpy as np
 
 from grand3d import markup
 from grand3d.bench import pope, scanrefer
-from grand3d.bench.common import percents
+from grand3d.bench.common import num_partial, percents
 from grand3d.errors import GrandError
 from grand3d.metrics import mean_interval
 from grand3d.sample import Data, Reply, Sample
@@ -47,20 +47,22 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
     if absent and missing is None:
         first = f"(first: {absent[0]}). Pass --missing=wrong to count them as wrong, --missing=skip to leave them out."
         raise GrandError(f"{len(absent)} of {len(asked)} samples have no reply {first}", "missing reply")
-    rows, baselines = [], []
-    counts = {"n": 0, "missing": len(absent), "extra": len(given - asked), "parsed": 0, "unfinished": 0}
+    rows, baselines, tables = [], [], {}
+    counts = {"n": 0, "missing": len(absent), "extra": len(given - asked), "parsed": 0, "unfinished": 0, "partial_scenes": 0}
     for task, samples in by_task.items():
         part = replace(data, samples=tuple(samples))
         ids = {sample.sample_id for sample in samples}
         own = [reply for reply in replies if reply.sample_id in ids]
         if not own and missing == "skip":
             continue
-        row, parsed, no_model = _TASKS.get(task, _text_row)(part, own, missing)
+        row, parsed, no_model, more = _TASKS.get(task, _text_row)(part, own, missing)
+        tables |= more
         rows.append({"name": task, "n": row.pop("n"), "parsed": 100 * parsed / max(1, len(own))} | row)
         baselines += no_model
         counts["n"] += rows[-1]["n"]
         counts["parsed"] += parsed
         counts["unfinished"] += sum(not reply.finished for reply in own)
+        counts["partial_scenes"] += num_partial(own)
     if not rows:
         seen = f"{len(asked)} samples and {len(given)} replies, expected a reply to one of the samples"
         raise GrandError(f"nothing to score: {seen}", "nothing to score")
@@ -75,11 +77,11 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "rows": rows,
         "baselines": baselines,
         "paper": [],
-    }
+    } | tables
 
 
-Row = tuple[dict[str, Any], int, list[dict[str, Any]]]
-"""Figures of a task, replies that could be read, rows without a model."""
+Row = tuple[dict[str, Any], int, list[dict[str, Any]], dict[str, Any]]
+"""Figures of a task, replies that could be read, rows without a model, further tables."""
 
 
 def _reference_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
@@ -89,7 +91,8 @@ def _reference_row(data: Data, replies: Sequence[Reply], missing: str | None) ->
         row["ece"] = report["ece"]
     order = sorted(row, key=lambda key: not key.startswith("accuracy"))
     baselines = [{**line, "name": f"object_reference: {line['name']}"} for line in report["baselines"]]
-    return {key: row[key] for key in order}, len(replies) - report["counts"]["unparsable"], baselines
+    tables = {key: report[key] for key in ("targets", "abstention") if key in report}
+    return {key: row[key] for key in order}, len(replies) - report["counts"]["unparsable"], baselines, tables
 
 
 def _existence_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
@@ -104,7 +107,7 @@ def _existence_row(data: Data, replies: Sequence[Reply], missing: str | None) ->
     figures = {key: row[key] for key in kept}
     if "ece" in report:
         figures["ece"] = report["ece"]
-    return figures, len(replies) - unread, baselines
+    return figures, len(replies) - unread, baselines, {}
 
 
 def _counting_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
@@ -113,7 +116,7 @@ def _counting_row(data: Data, replies: Sequence[Reply], missing: str | None) -> 
     hits = np.array([said.get(sample.sample_id) == _true_count(sample) for sample in samples], float)
     low, high = mean_interval(hits, [sample.scene_id for sample in samples])
     accuracy = {"accuracy": hits.mean(), "accuracy_low": low, "accuracy_high": high}
-    return {"n": len(samples)} | percents(accuracy), len(said) - list(said.values()).count(None), []
+    return {"n": len(samples)} | percents(accuracy), len(said) - list(said.values()).count(None), [], {}
 
 
 def _true_count(sample: Sample) -> int:
@@ -128,7 +131,7 @@ def _text_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
     for reply in replies:
         known = {f"obj_{k}" for k in range(len(reply.object_ids))}
         parsed += bool(reply.text.strip()) and not markup.check(markup.parse(reply.text), known)
-    return {"n": len(replies) if missing == "skip" else len(data.samples)}, parsed, []
+    return {"n": len(replies) if missing == "skip" else len(data.samples)}, parsed, [], {}
 
 
 def read_count(text: str) -> int | None:

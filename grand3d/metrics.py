@@ -88,6 +88,16 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Any], level: float = 0.9
     return bootstrap(columns, clusters, lambda sums: sums[:, 0] / sums[:, 1], level, seed=seed)
 
 
+def paired_difference(ours: ArrayLike, theirs: ArrayLike, clusters: Sequence[Any], seed: int = 0) -> dict[str, float]:
+    """Mean of ours minus mean of theirs over the same samples, ``low`` and ``high`` of its 95 % interval (whole clusters drawn),
+    and the numbers of samples ``won`` and ``lost``.
+    """
+    gained = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
+    low, high = mean_interval(gained, clusters, seed=seed)
+    mean = float(gained.mean()) if gained.size else math.nan
+    return {"difference": mean, "low": low, "high": high, "won": int((gained > 0).sum()), "lost": int((gained < 0).sum())}
+
+
 def reliability(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> list[dict[str, Any]]:
     """A reliability diagram as rows: bins of equal width with something in them, each with n, mean confidence and accuracy."""
     confidence, correct = np.asarray(confidence, np.float64), np.asarray(correct, np.float64)

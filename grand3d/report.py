@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LOW, HIGH = "_low", "_high"
-TITLES = {"rows": "Replies", "confidence": "How sure, how right", "baselines": "Without a model", "paper": "As published"}
+TITLES = {
+    "rows": "Replies",
+    "targets": "By what is meant",
+    "abstention": "Saying that nothing fits",
+    "against": "Against the other replies",
+    "confidence": "How sure, how right",
+    "baselines": "Without a model",
+    "paper": "As published",
+}
 
 
 def render(report: Mapping[str, Any], markdown: bool = False) -> str:

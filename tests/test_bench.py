@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from grand3d.bench import BENCHMARKS, scanrefer
+from grand3d.bench.common import against, target_rows
 from grand3d.errors import GrandError
 from grand3d.sample import Data, Reply, Sample
 from grand3d.scene import Object, Scene
@@ -283,3 +284,29 @@ def test_score_scanrefer_baselines_are_over_the_scored_samples() -> None:
     skipped = scanrefer.score(REFERENCES, RIGHT[1:2], missing="skip")["baselines"]
     assert [(row["n"], row["acc25"]) for row in skipped] == [(1, 100), (1, 100)]
     assert scanrefer.score(REFERENCES, RIGHT[1:2], missing="wrong")["baselines"] == scanrefer.baselines(REFERENCES)
+
+
+def test_paired_difference_is_that_of_the_same_samples() -> None:
+    def rows(*hits: float) -> list[dict[str, Any]]:
+        return [{"sample_id": str(k), "scene_id": "ab"[k % 2], "acc25": hit} for k, hit in enumerate(hits)]
+
+    (row,) = against(rows(1.0, 1.0, 0.0, 1.0), rows(0.0, 1.0, 1.0))
+    assert (row["n"], row["this"], row["other"], row["difference"]) == (3, pytest.approx(200 / 3), pytest.approx(200 / 3), 0.0)
+    assert (row["won"], row["lost"]) == (1, 1) and row["difference_low"] <= 0 <= row["difference_high"]
+    (row,) = against(rows(*[1.0] * 6), rows(*[0.0] * 6))
+    assert (row["difference"], row["difference_low"], row["difference_high"]) == (100.0, 100.0, 100.0)
+    with pytest.raises(GrandError, match="expected replies to the same data"):
+        against(rows(1.0), [])
+
+
+def test_target_rows_by_hand() -> None:
+    wanted = [(), (), ("a",), ("a", "b"), ("a", "b"), ("c",)]
+    named = [(), ("a",), (), ("a", "b"), ("a",), None]
+    report = target_rows(["s", "t"] * 3, wanted, named)
+    rows = {row["name"]: row for row in report["targets"]}
+    assert (rows["nothing"]["n"], rows["nothing"]["exact"], rows["nothing"]["f1"]) == (2, 50.0, 50.0)
+    assert (rows["one object"]["exact"], rows["one object"]["f1"]) == (0.0, 0.0)
+    assert (rows["several"]["exact"], rows["several"]["f1"]) == (50.0, pytest.approx(100 * (1 + 2 / 3) / 2))
+    (row,) = report["abstention"]  # said twice, once rightly, of two
+    assert (row["said"], row["true"], row["precision"], row["recall"], row["f1"]) == (2, 2, 50.0, 50.0, 50.0)
+    assert target_rows(["s"], [("a",)], [("b",)]) == {} == target_rows([], [], [])

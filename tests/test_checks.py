@@ -167,7 +167,15 @@ def test_score_with_skip_bad_leaves_out_replies_to_other_data(folder: Path, tmp_
     assert message in capsys.readouterr().err
     assert main([*argv, "--skip-bad"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out)["counts"] == {"n": 4, "missing": 2, "extra": 1, "parsed": 2, "unfinished": 0, "rejected_rows": 2}
+    assert json.loads(out)["counts"] == {
+        "n": 4,
+        "missing": 2,
+        "extra": 1,
+        "parsed": 2,
+        "unfinished": 0,
+        "partial_scenes": 0,
+        "rejected_rows": 2,
+    }
     assert "rejected: 1 x reply about another scene" in err and "rejected: 1 x reply made from other scenes" in err
     rejected = [json.loads(line) for line in (tmp_path / "r.jsonl.score.rejected.jsonl").read_text().splitlines()]
     assert [row["row"] for row in rejected] == [reply_to_dict(row) for row in rows[:2]]

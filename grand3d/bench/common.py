@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from grand3d.errors import GrandError
 from grand3d.files import shown
-from grand3d.metrics import calibration_error, reliability
+from grand3d.metrics import binary_rates, bootstrap, calibration_error, confusion, mean_interval, paired_difference, reliability
 from grand3d.sample import Data, Reply, Sample
 
 MISSING = ("wrong", "skip")
@@ -56,7 +56,8 @@ def pair(
 
     Returns:
         Pairs in the order of the data, and counts: ``n`` (pairs), ``missing`` (samples without a reply), ``extra`` (replies
-        to samples that are not scored here), ``other_tasks`` (samples of other tasks), ``unfinished`` (replies cut off).
+        to samples that are not scored here), ``other_tasks`` (samples of other tasks), ``unfinished`` (replies cut off),
+        ``partial_scenes`` (replies whose prompt did not show all objects of the scene).
 
     Raises:
         GrandError: If no sample is of the task, no reply fits, a sample has two replies, a reply names another scene, or
@@ -98,8 +99,14 @@ def pair(
         "extra": len(by_id) - (len(samples) - len(absent)),
         "other_tasks": len(data.samples) - len(samples),
         "unfinished": sum(reply is not None and not reply.finished for _, reply in pairs),
+        "partial_scenes": num_partial([reply for _, reply in pairs]),
     }
     return pairs, counts
+
+
+def num_partial(replies: Sequence[Answer | None]) -> int:
+    """Replies whose prompt left objects of the scene out, by ``top_k`` or for lack of room."""
+    return sum(isinstance(reply, Reply) and reply.num_dropped > 0 for reply in replies)
 
 
 def percent(value: float) -> float | None:
@@ -124,3 +131,74 @@ def reliability_of(replies: Sequence[Reply | None], right: Sequence[bool]) -> di
     chances, hits = zip(*sure, strict=True)
     rows = [row | percents({key: row[key] for key in ("confidence", "accuracy")}) for row in reliability(chances, hits)]
     return {"confidence": rows, "ece": percent(calibration_error(chances, hits))}
+
+
+def target_rows(
+    scenes: Sequence[str], wanted: Sequence[Collection[str]], named: Sequence[Collection[str] | None]
+) -> dict[str, list[dict[str, Any]]]:
+    """What a report adds where references may mean nothing or several things; nothing where each means one.
+
+    Args:
+        scenes: The scene of each reference.
+        wanted: The objects it means.
+        named: Those that its reply names; None where that cannot be read, which is never right.
+
+    Returns:
+        ``targets``: a row for references to none, one and several, with the share named exactly and the mean F1 of the objects
+        named (1 where none are named and none meant, as in Multi3DRefer). ``abstention``: precision, recall and F1 of saying
+        that nothing fits. Percent, with 95 % intervals clustered by scene.
+    """
+    sizes = np.array([len(items) for items in wanted])
+    if not len(sizes) or (sizes == 1).all():
+        return {}
+    exact = np.array([given is not None and set(given) == set(items) for items, given in zip(wanted, named, strict=True)], float)
+    shared = np.array([0.0 if given is None else set_f1(items, given) for items, given in zip(wanted, named, strict=True)])
+    where, rows = np.asarray(scenes), []
+    for name, mask in (("nothing", sizes == 0), ("one object", sizes == 1), ("several", sizes > 1)):
+        if mask.any():
+            row: dict[str, Any] = {"name": name, "n": int(mask.sum())}
+            for figure, values in (("exact", exact), ("f1", shared)):
+                low, high = mean_interval(values[mask], where[mask])
+                row |= percents({figure: values[mask].mean(), f"{figure}_low": low, f"{figure}_high": high})
+            rows.append(row)
+    said = np.array([given is not None and not given for given in named])
+    counts = confusion(sizes == 0, said)
+    rates = {key: float(value) for key, value in binary_rates(counts.sum(axis=0)).items() if key in ("precision", "recall", "f1")}
+    low, high = bootstrap(counts, where, lambda sums: binary_rates(sums)["f1"])
+    about = {"name": "nothing fits", "n": len(sizes), "said": int(said.sum()), "true": int((sizes == 0).sum())}
+    return {"targets": rows, "abstention": [about | percents(rates | {"f1_low": low, "f1_high": high})]}
+
+
+def set_f1(wanted: Collection[str], named: Collection[str]) -> float:
+    """F1 of the objects named against those meant; 1 where both are none, 0 where one is."""
+    wanted, named = set(wanted), set(named)
+    if not wanted or not named:
+        return float(wanted == named)
+    return 2 * len(wanted & named) / (len(wanted) + len(named))
+
+
+def against(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Paired differences of two reports' ``samples``, one row a figure, over the samples that both have.
+
+    Returns:
+        ``name``, ``n``, the means of both, ``difference`` with its 95 % interval clustered by scene (all in percent), and how
+        many samples were ``won`` and ``lost``.
+
+    Raises:
+        GrandError: If they share no sample.
+    """
+    other = {row["sample_id"]: row for row in theirs}
+    pairs = [(row, other[row["sample_id"]]) for row in ours if row["sample_id"] in other]
+    if not pairs:
+        raise GrandError("the two replies files answer no sample in common, expected replies to the same data")
+    scenes, rows = [row["scene_id"] for row, _ in pairs], []
+    for name in (key for key, value in pairs[0][0].items() if isinstance(value, float)):
+        left, right = ([row[name] for row in column] for column in zip(*pairs, strict=True))
+        found = paired_difference(left, right, scenes)
+        means = {"this": np.mean(left), "other": np.mean(right), "difference": found["difference"]}
+        rows.append(
+            {"name": name, "n": len(pairs)}
+            | percents(means | {"difference_low": found["low"], "difference_high": found["high"]})
+            | {"won": found["won"], "lost": found["lost"]}
+        )
+    return rows

@@ -104,7 +104,8 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         missing: See :func:`grand3d.bench.common.pair`; ``skip`` is the public script's way.
 
     Returns:
-        ``counts``, and ``rows``: per type, template and rule: n, unknown, precision, recall, f1, accuracy, yes,
+        ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1), and ``rows``: per type, template and rule:
+        n, unknown, precision, recall, f1, accuracy, yes,
         accuracy_answered (unknown ones left out), f1_low, f1_high (95 %, bootstrap over scenes). Where a type has several
         templates, a row ``mean`` holds the mean over them, and f1_min and f1_max their spread.
 
@@ -133,6 +134,10 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "rows": rows,
         "baselines": baselines(replace(data, samples=tuple(samples))),
         "paper": list(PAPER),
+        "samples": [
+            {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
+            for sample, hit in zip(samples, right, strict=True)
+        ],
     } | reliability_of([reply for _, reply in pairs], right)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import boxes, markup
-from grand3d.bench.common import pair, percent, reliability_of
+from grand3d.bench.common import pair, percent, reliability_of, target_rows
 from grand3d.bench.nouns import first_mention
 from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError
@@ -123,7 +123,8 @@ def score(
         eps: Added to the union, cubic metres.
 
     Returns:
-        ``counts``, ``rules``, and ``rows``: per subset n, acc25, acc50 (and acc_id without ``truth``), each with ``_low`` and
+        ``counts``, ``rules``, ``samples`` (each with its figures, 0 or 1), and ``rows``: per subset
+        n, acc25, acc50 (and acc_id without ``truth``), each with ``_low`` and
         ``_high``, the 95 % interval clustered by scene. Percent. ``baselines`` are over the same samples.
 
     Raises:
@@ -133,6 +134,7 @@ def score(
     counts |= dict.fromkeys(("unparsable", "lenient", "empty", "unknown_ids", "several_ids"), 0)
     answers = data.scenes if data.truth is None else data.truth
     overlap, by_id = np.zeros(len(pairs)), np.zeros(len(pairs))
+    named: list[set[str] | None] = []
     same = {scene_id: merge_duplicates(data.scenes[scene_id])[1] for scene_id in {s.scene_id for s, _ in pairs}}
     for row, (sample, reply) in enumerate(pairs):
         if data.truth is not None and len(sample.target_ids) != 1:
@@ -142,14 +144,19 @@ def score(
         picked = _picked(reply, data.scenes[sample.scene_id], counts, one)
         if one:
             overlap[row] = _overlap(picked, data.scenes[sample.scene_id], answers[sample.scene_id], sample, eps)
+        keep = same[sample.scene_id]
+        named.append(None if picked is None else {keep.get(i, i) for i in picked})
         if data.truth is None and picked is not None:
-            keep = same[sample.scene_id]
-            by_id[row] = {keep.get(i, i) for i in picked} == {keep.get(i, i) for i in sample.target_ids}
+            by_id[row] = named[row] == {keep.get(i, i) for i in sample.target_ids}
             if not one:
                 overlap[row] = by_id[row]
     figures = {f"acc{round(100 * t)}": overlap >= t for t in THRESHOLDS}
     if data.truth is None:
         figures["acc_id"] = by_id
+    counted = {}
+    if data.truth is None:
+        wanted = [{same[s.scene_id].get(i, i) for i in s.target_ids} for s, _ in pairs]
+        counted = target_rows([s.scene_id for s, _ in pairs], wanted, named)
     sure = reliability_of([reply for _, reply in pairs], by_id > 0 if data.truth is None else overlap >= THRESHOLDS[0])
     return {
         "benchmark": "scanrefer",
@@ -163,7 +170,12 @@ def score(
         "rows": _rows([sample for sample, _ in pairs], figures, answers, labels),
         "baselines": baselines(replace(data, samples=tuple(sample for sample, _ in pairs)), eps),
         "paper": list(PAPER),
-    } | sure
+        "samples": [
+            {"sample_id": sample.sample_id, "scene_id": sample.scene_id}
+            | {key: float(hits[row]) for key, hits in figures.items()}
+            for row, (sample, _) in enumerate(pairs)
+        ],
+    } | (counted | sure)
 
 
 def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int], one: bool) -> tuple[str, ...] | None:
