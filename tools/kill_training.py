@@ -67,7 +67,7 @@ def main() -> None:
         folder = options.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "config.yaml"
-        config.write_text(CONFIG % (60 * options.kills + 60))
+        config.write_text(CONFIG % (20 * options.kills + 20))
         began = time.perf_counter()
         alone = start(config, folder / "alone")
         if alone.wait() != 0:
