@@ -20,7 +20,7 @@ LAYERS = (
     "errors",
     "jsons marks",
     "files",
-    "boxes markup yamls metrics",
+    "boxes markup yamls metrics textmetrics",
     "scene config",
     "relations sample duplicates",
     "serial",
