@@ -162,13 +162,8 @@ def meteor(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Seque
         from pycocoevalcap.meteor.meteor import Meteor
     except ImportError:
         return None
-    join = lambda tokens: " ".join(tokens)  # noqa: E731
-    scorer = Meteor()
-    try:
-        total, each = scorer.compute_score(
-            {k: [join(reference) for reference in group] for k, group in enumerate(references)},
-            {k: [join(answer)] for k, answer in enumerate(answers)},
-        )
-    finally:
-        scorer.close()
+    total, each = Meteor().compute_score(
+        {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
+        {k: [" ".join(answer)] for k, answer in enumerate(answers)},
+    )
     return float(total), np.array(each, np.float64)
