@@ -21,6 +21,7 @@ LAYERS = (
     "jsons marks",
     "files",
     "boxes markup yamls metrics textmetrics",
+    "oriented",
     "scene config",
     "relations sample duplicates",
     "serial",
