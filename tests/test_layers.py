@@ -20,7 +20,7 @@ LAYERS = (
     "errors",
     "jsons marks",
     "files",
-    "boxes markup yamls metrics textmetrics",
+    "boxes markup yamls metrics textmetrics detection",
     "oriented",
     "scene config",
     "relations sample duplicates",
