@@ -30,7 +30,7 @@ GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
     """The bytes of a file, decompressed where its first two bytes say gzip; system errors become GrandError."""
     try:
         file = open(path, "rb")  # noqa: SIM115
@@ -66,7 +66,7 @@ def _wide_encoding(head: bytes) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """What a file holds, decompressed where it is gzip; GrandError where it cannot be read or is UTF-16."""
-    with _opened(Path(path)) as file:
+    with opened(Path(path)) as file:
         return file.read()
 
 
@@ -168,7 +168,7 @@ def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects 
     path = Path(path)
     rejects = rejects if rejects is not None else Rejects()
     first = True
-    with _opened(path) as file:
+    with opened(path) as file:
         for number, raw in enumerate(file, 1):
             where = f"{place(path)}:{number}"
             try:

@@ -20,6 +20,7 @@ LAYERS = (
     "errors",
     "jsons marks",
     "files",
+    "items",
     "boxes markup yamls metrics textmetrics detection",
     "oriented",
     "scene config",
