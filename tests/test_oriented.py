@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,6 @@ from grand3d import boxes as aligned
 from grand3d import oriented
 from grand3d.errors import GrandError
 from grand3d.oriented import angles_zxy, as_boxes, corners, iou_oriented, rotation_zxy
-
-pytest.importorskip("manifold3d", reason="manifold3d is not installed (extra bench)")
 
 places, lengths, turns = st.floats(-1.5, 1.5), st.floats(0.05, 3), st.floats(-math.pi, math.pi)
 any_box = st.tuples(*[places] * 3, *[lengths] * 3, *[turns] * 3).map(np.array)
@@ -60,7 +59,8 @@ def test_angles_are_those_of_the_matrix(alpha: float, beta: float, gamma: float)
 def test_overlap_is_symmetric_between_0_and_1_and_below_its_bound(a: np.ndarray, b: np.ndarray) -> None:
     value = one(a, b)
     assert 0 <= value <= 1 and value == pytest.approx(one(b, a), abs=1e-9) and one(a, a) == pytest.approx(1)
-    most = oriented._most_shared(a[None], b[None], rotation_zxy(a[None, 6:]), rotation_zxy(b[None, 6:]))[0, 0]
+    turns = rotation_zxy(a[None, 6:]), rotation_zxy(b[None, 6:])
+    most = oriented._most_shared(a[None], b[None], *turns, np.zeros((1, 1)))[0, 0]
     volumes = a[3:6].prod() + b[3:6].prod()
     assert value * volumes / (1 + value) <= most + 1e-9
 
@@ -86,11 +86,24 @@ def test_right_angles_are_axis_aligned_boxes(a: list[np.ndarray], b: list[np.nda
 
 @given(any_box, any_box)
 @settings(max_examples=60)
-def test_rectangles_and_solids_agree(a: np.ndarray, b: np.ndarray) -> None:
+def test_upright_and_leaning_agree(a: np.ndarray, b: np.ndarray) -> None:
     a[7:] = b[7:] = 0
     pair = np.zeros((1, 2), int)
-    solids = oriented._solids(a[None], b[None], rotation_zxy(a[None, 6:]), rotation_zxy(b[None, 6:]), pair)
-    assert oriented._upright(a[None], b[None], pair) == pytest.approx(solids, abs=1e-9)
+    general = oriented._leaning(a[None], b[None], rotation_zxy(a[None, 6:]), rotation_zxy(b[None, 6:]), pair)
+    assert oriented._upright(a[None], b[None], pair) == pytest.approx(general, abs=1e-9)
+
+
+def solid(box: np.ndarray) -> Any:
+    manifold = pytest.importorskip("manifold3d", reason="manifold3d is not installed").Manifold
+    turn = np.concatenate([rotation_zxy(box[6:]), box[:3, None]], axis=1)
+    return manifold.cube(tuple(box[3:6]), True).transform(turn)
+
+
+@given(any_box | grid_box, any_box | grid_box)
+@settings(max_examples=150)
+def test_overlap_is_that_of_manifold3d(a: np.ndarray, b: np.ndarray) -> None:
+    shared = (solid(a) ^ solid(b)).volume()
+    assert one(a, b) == pytest.approx(shared / (a[3:6].prod() + b[3:6].prod() - shared), abs=1e-7)
 
 
 @given(any_box, st.integers(0, 2), st.floats(0.5, 1))
