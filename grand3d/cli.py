@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from grand3d import __version__
+from grand3d.bench import BENCHMARKS
 from grand3d.errors import GrandError, unusable
 
 SKIP_BAD = "leave out broken rows: they go to <output>.rejected.jsonl, and are counted by cause"
@@ -226,17 +227,25 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     _add_reply_options(sub)
 
     sub = command("score", "print the figures of a replies file", "grand3d score scanrefer data/scanrefer replies.jsonl")
-    sub.add_argument("bench", help="scanrefer, pope, or synth (every task there is)")
-    sub.add_argument("data", help="data folder")
-    sub.add_argument("replies", help="replies file")
+    sub.add_argument("bench", help=f"synth (every task of a data folder), {', '.join(BENCHMARKS)}")
+    sub.add_argument("questions", help="data folder, or the benchmark's published file of questions")
+    sub.add_argument("replies", help="replies file: of predict, or in the benchmark's published form")
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
-    shown = "scanrefer, pope: also the difference to these replies, sample by sample, with its interval"
+    shown = "also the difference to these replies, sample by sample, with its interval"
     sub.add_argument("--against", metavar="REPLIES", help=shown)
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole report as JSON")
     form.add_argument("--markdown", action="store_true", help="tables in Markdown")
-    table = "scanrefer only: ScanNet's label table, for rows by the official unique/multiple rule"
-    sub.add_argument("--labels", metavar="TSV", help=table)
+    for name, shown in (
+        ("labels", "scanrefer: ScanNet's label table (TSV), for rows by the official unique/multiple rule"),
+        ("truth", "graph of the true objects, where the questions are a published file"),
+        ("proposals", "graph of a detector's proposals, likewise"),
+        ("ids", "scanrefer: {scene: {ScanNet object id: obj_k}}, likewise"),
+        ("rows", "referit3d: which rows count: all, referit3d or butd"),
+        ("rule", "multi3drefer: m3dref (the official script's numbers) or exact"),
+        ("samples", "also write what each sample scored, as JSON lines"),
+    ):
+        sub.add_argument(f"--{name}", metavar="NAME" if name in ("rows", "rule") else "FILE", help=shown)
     sub.add_argument(
         "--calibration", metavar="FILE", help="decide again by what calibrate wrote (replies of predict --candidates)"
     )

@@ -17,19 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from grand3d import calibration, launched, repl, server
-from grand3d.bench import BENCHMARKS
-from grand3d.bench.common import against
 from grand3d.chat import Conversation, open_scenes
-from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies, unscorable
+from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
 from grand3d.decoding import Decoding, Sampling
 from grand3d.errors import GrandError, import_extra, place, shown
-from grand3d.files import Rejects
+from grand3d.files import Rejects, write_jsonl
 from grand3d.prompts import dialogue
-from grand3d.replies import refuse_stale
 from grand3d.report import render
-from grand3d.sample import TASKS, Data, load_data, load_replies, save_data
+from grand3d.sample import Data, load_data, load_replies, save_data
 from grand3d.scene import Scene
 from grand3d.serial import fit_scene
 
@@ -189,44 +186,24 @@ def predict(options: argparse.Namespace) -> None:
 
 
 def score(options: argparse.Namespace) -> None:
-    from grand3d import evaluate
+    from grand3d import scoring
 
-    extra: dict[str, Any] = {}
-    if options.labels is not None:
-        if options.bench != "scanrefer":
-            raise GrandError(f"--labels belongs to score scanrefer; the benchmark here is {options.bench!r}")
-        extra["labels"] = importlib.import_module(BENCHMARKS["scanrefer"]).read_labels(options.labels)
     rejects = Rejects(options.skip_bad)
-    tasks = importlib.import_module(BENCHMARKS[options.bench]).TASKS if options.bench in BENCHMARKS else TASKS
+    more = {name: getattr(options, name) for name in (*scoring.FILES, *scoring.SETTINGS) if getattr(options, name) is not None}
     with _keeping(rejects, f"{options.replies}.score"):
-        data = load_data(options.data, rejects, unscorable(tasks))
-        # what only a score leaves out was asked all the same
-        asked = load_data(options.data, Rejects(skip_bad=True)) if rejects.rows else data
-        refuse_stale(options.replies, asked)
-
-        def report_of(path: str) -> dict[str, Any]:
-            if options.bench == "pope":  # which also reads the result files of the public script
-                replies = importlib.import_module(BENCHMARKS["pope"]).read_replies(path, data, rejects)
-            else:
-                replies = load_replies(path, rejects)
-            replies = own_replies(path, data, replies, rejects)
-            if options.calibration is not None:
-                found = calibration.load_calibration(options.calibration)
-                tasks_of = {sample.sample_id: sample.task for sample in data.samples}
-                replies = [calibration.apply(reply, tasks_of.get(reply.sample_id, ""), found) for reply in replies]
-            return evaluate.score(options.bench, data, replies, options.missing, **extra)
-
-        report = report_of(options.replies)
+        report = scoring.report(
+            options.bench,
+            options.questions,
+            options.replies,
+            options.missing,
+            rejects,
+            options.calibration,
+            options.against,
+            more,
+        )
         samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
-        if options.against is not None:
-            if not samples:
-                raise GrandError(
-                    f"--against compares sample by sample, which {options.bench!r} does not; expected scanrefer or pope"
-                )
-            refuse_stale(options.against, asked)
-            report["against"] = against(samples, report_of(options.against)["samples"])
-        if rejects.rows:
-            report["counts"]["rejected_rows"] = len(rejects.rows)
+        if options.samples is not None:
+            write_jsonl(options.samples, samples)
         print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
 
 

@@ -32,8 +32,9 @@ KINDS = {
     "counting": "counting",
     "question": "text",
     "scene_description": "text",
+    "plan": "plan",
 }
-"""Task of a sample -> kind of reply; ``plan`` and ``place`` are kinds too."""
+"""Task of a sample -> kind of reply; ``place`` is a kind too."""
 
 FARTHEST = 1000
 """Metres from the origin that a place may lie at."""

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grand3d.errors import import_extra
+
 Floats = NDArray[np.float64]
 
 
@@ -96,6 +98,46 @@ def paired_difference(ours: ArrayLike, theirs: ArrayLike, clusters: Sequence[Any
     low, high = mean_interval(gained, clusters, seed=seed)
     mean = float(gained.mean()) if gained.size else math.nan
     return {"difference": mean, "low": low, "high": high, "won": int((gained > 0).sum()), "lost": int((gained < 0).sum())}
+
+
+def match(overlap: ArrayLike) -> list[tuple[int, int]]:
+    """Pairs (prediction, true box) of the matching with the most overlap in sum (Hungarian); pairs without overlap are left out.
+
+    It is the sum that is most, as Multi3DRefer has it, not the number of pairs above a threshold.
+
+    Raises:
+        GrandError: If scipy is missing (extra ``bench``).
+    """
+    overlap = np.asarray(overlap, np.float64)
+    if not overlap.size:
+        return []
+    if min(overlap.shape) == 1:  # the most common case needs no solver
+        index = np.unravel_index(int(overlap.argmax()), overlap.shape)
+        return [(int(index[0]), int(index[1]))] if overlap[index] > 0 else []
+    rows, columns = import_extra("scipy.optimize", "bench").linear_sum_assignment(overlap, maximize=True)
+    return [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if overlap[i, j] > 0]
+
+
+def matched_f1(overlap: ArrayLike, threshold: float) -> float:
+    """F1 of predictions against true boxes by ``match``, pairs from the threshold on; 1 where there are neither, 0 where one is.
+
+    Args:
+        overlap: (predictions, true boxes).
+    """
+    overlap = np.asarray(overlap, np.float64)
+    if not overlap.size:
+        return float(overlap.shape == (0, 0))
+    hits = sum(overlap[pair] >= threshold for pair in match(overlap))
+    return 2 * hits / sum(overlap.shape)
+
+
+def proportions_differ(hits: float, n: int, other_hits: float, other_n: int) -> float:
+    """p value of the two-sided two-proportion z-test; NaN where it says nothing."""
+    if not n or not other_n:
+        return math.nan
+    share = (hits + other_hits) / (n + other_n)
+    spread = math.sqrt(share * (1 - share) * (1 / n + 1 / other_n))
+    return math.erfc(abs(hits / n - other_hits / other_n) / spread / math.sqrt(2)) if spread else math.nan
 
 
 def reliability(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> list[dict[str, Any]]:

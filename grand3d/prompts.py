@@ -184,6 +184,13 @@ def _ask_scene_description(
     return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
 
 
+def _ask_plan(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    question = f"Plan the steps of this task and name the object of each: {plain(sample.text).strip()}"
+    return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
+
+
 def _mapped(text: str, mapping: Mapping[str, str]) -> str:
     return map_ids(text, mapping.get, _number)[0]
 
@@ -196,4 +203,5 @@ _TASKS: dict[str, _Ask] = {
     "counting": _ask_question,
     "question": _ask_question,
     "scene_description": _ask_scene_description,
+    "plan": _ask_plan,
 }

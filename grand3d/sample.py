@@ -35,6 +35,7 @@ TASKS = (
     "counting",  # "How many chairs are there?"
     "question",  # any other question with a grounded answer
     "scene_description",
+    "plan",  # what is to be done -> steps, each tied to an object
 )
 
 

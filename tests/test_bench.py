@@ -15,8 +15,9 @@ import pytest
 
 from grand3d.bench import BENCHMARKS, scanrefer
 from grand3d.bench.common import against, target_rows
+from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError
-from grand3d.sample import Data, Reply, Sample
+from grand3d.sample import TASKS, Data, Reply, Sample
 from grand3d.scene import Object, Scene
 
 
@@ -174,20 +175,20 @@ def test_score_scanrefer_without_truth_scores_the_picked_ids() -> None:
 
 
 def test_baselines_scanrefer_answer_with_the_best_scored_object_of_the_first_named_category() -> None:
-    first, best = scanrefer.baselines(REFERENCES)
+    first, best, each = scanrefer.baselines(REFERENCES)
     # "the chair by the desk" -> chair 10, which is not the target; "the desk" -> right; "a light" names nothing
     assert (first["n"], first["acc25"]) == (3, pytest.approx(100 / 3))
     assert (best["acc25"], best["acc50"]) == (100, pytest.approx(200 / 3))
     assert REFERENCES.truth is not None
     bound = scanrefer.upper_bound(REFERENCES.scenes, REFERENCES.truth)
-    assert (bound["n"], bound["acc25"], bound["acc50"]) == (4, 100, 75)
+    assert (bound["n"], bound["acc25"], bound["acc50"]) == (4, 100, 75) and each == bound
     with pytest.raises(GrandError, match="no proposals"):
         scanrefer.upper_bound({}, REFERENCES.truth)
 
 
 def test_baselines_scanrefer_of_a_scene_without_proposals_is_wrong_not_an_error() -> None:
     empty = replace(REFERENCES, scenes={k: replace(v, objects=()) for k, v in REFERENCES.scenes.items()})
-    assert [row["acc25"] for row in scanrefer.baselines(empty)] == [0, 0]
+    assert [row["acc25"] for row in scanrefer.baselines(empty)] == [0, 0, 0]
 
 
 LABELS = (
@@ -231,7 +232,12 @@ def test_unique_objects_golden_annotations_are_split_as_the_official_script_does
 def test_benchmarks_have_the_same_face() -> None:
     for name in BENCHMARKS.values():
         module = importlib.import_module(name)
-        assert callable(module.score) and callable(module.baselines)
+        if hasattr(module, "score_files"):
+            assert callable(module.score_files)
+        else:
+            assert callable(module.score) and callable(module.read_replies) and set(module.TASKS) <= set(TASKS)
+            source, keyword = module.SOURCE
+            assert keyword in importlib.import_module(CONVERTERS[source]).INPUTS
         assert module.PAPER and all(row["name"] and row["source"] for row in module.PAPER)
 
 
@@ -282,7 +288,7 @@ def test_score_scanrefer_with_several_targets_an_unknown_id_more_is_wrong_and_co
 
 def test_score_scanrefer_baselines_are_over_the_scored_samples() -> None:
     skipped = scanrefer.score(REFERENCES, RIGHT[1:2], missing="skip")["baselines"]
-    assert [(row["n"], row["acc25"]) for row in skipped] == [(1, 100), (1, 100)]
+    assert [(row["n"], row["acc25"]) for row in skipped[:2]] == [(1, 100), (1, 100)]
     assert scanrefer.score(REFERENCES, RIGHT[1:2], missing="wrong")["baselines"] == scanrefer.baselines(REFERENCES)
 
 

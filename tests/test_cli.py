@@ -250,7 +250,7 @@ def test_score_scanrefer_with_labels_adds_the_rows_of_the_official_rule(run: Run
     rows = {row["name"]: row["n"] for row in json.loads(out)["rows"]}
     assert code == 0 and rows["multiple (official classes)"] == 1 and rows["unique (official classes)"] == 0
     code, _, err = run("score", "synth", folder, replies, "--labels", labels)
-    assert code == 2 and "--labels belongs to score scanrefer" in one_message(err)
+    assert code == 2 and "--labels does not belong to score synth" in one_message(err)
 
 
 def test_show_prints_the_trained_tokens_in_green(run: Run, folder: Path) -> None:

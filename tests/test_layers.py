@@ -39,6 +39,7 @@ LAYERS = (
     "evaluate report chat checks",
     "plan",
     "repl",
+    "scoring",
     "commands",
     "cli",
     "__main__",

@@ -1,7 +1,12 @@
 """Benchmarks, one module each: their rules, rows without a model, and the papers' rows.
 
-Each module named here has ``score(data, replies, missing=None) -> dict``, ``baselines(data) -> list of rows``, ``PAPER``, and
-``TASKS``, the tasks of the samples that it scores.
+Each module named here has ``PAPER``, the papers' rows, and
+
+- ``score(data, answers, missing=None) -> dict``, the report; ``TASKS``, the tasks of the samples that it scores;
+- ``SOURCE``, the converter of its published questions and the keyword of their file;
+- ``read_replies(path, data, rejects=None)``, answers from our replies file or the published form;
+
+or, where files are too large to be held, ``score_files(questions, predictions, missing=None, rejects=None)`` in their place.
 """
 
 from __future__ import annotations
@@ -9,4 +14,9 @@ from __future__ import annotations
 BENCHMARKS = {
     "scanrefer": "grand3d.bench.scanrefer",
     "pope": "grand3d.bench.pope",
+    "referit3d": "grand3d.bench.referit3d",
+    "multi3drefer": "grand3d.bench.multi3drefer",
+    "vigil3d": "grand3d.bench.vigil3d",
+    "sg3d": "grand3d.bench.sg3d",
+    "mmscan": "grand3d.bench.mmscan",
 }

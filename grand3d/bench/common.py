@@ -11,10 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grand3d import markup
+from grand3d.boxes import objects_bounds
 from grand3d.errors import GrandError
 from grand3d.files import shown
 from grand3d.metrics import binary_rates, bootstrap, calibration_error, confusion, mean_interval, paired_difference, reliability
 from grand3d.sample import Data, Reply, Sample
+from grand3d.scene import Scene
 
 MISSING = ("wrong", "skip")
 
@@ -102,6 +105,40 @@ def pair(
         "partial_scenes": num_partial([reply for _, reply in pairs]),
     }
     return pairs, counts
+
+
+def read_reply(reply: Reply) -> tuple[tuple[str, ...] | None, bool]:
+    """The object ids a reply answers with, in its order, and whether only lenient reading found them.
+
+    ``<obj_k>`` is ``reply.object_ids[k]``; a reply without ``object_ids`` speaks of object ids itself. Ids that no object
+    bears come back as ``""``. None when no answer can be read.
+    """
+    ids, lenient = markup.answer_ids(markup.parse(reply.text)), False
+    if ids is None:
+        ids, lenient = markup.answer_ids(markup.parse(reply.text, lenient=True)), True
+    if ids is None:
+        return None, False
+    if not reply.object_ids:
+        return ids, lenient
+    table = {f"obj_{k}": object_id for k, object_id in enumerate(reply.object_ids)}
+    return tuple(table.get(i, "") for i in ids), lenient
+
+
+def answer_boxes(answer: Answer, scene: Scene) -> NDArray[np.float64] | None:
+    """The boxes (n, 2, 3) that an answer gives: its own, or those of the objects it names; None when none can be read.
+
+    Args:
+        scene: What the answer picks among. An id that it does not have spoils the answer.
+    """
+    if isinstance(answer, Reply):
+        ids, _ = read_reply(answer)
+    elif answer.boxes is not None:
+        return answer.boxes
+    else:
+        ids = answer.object_ids
+    if ids is None or not set(ids) <= set(scene.object_ids):
+        return None
+    return objects_bounds([scene[item] for item in ids])
 
 
 def num_partial(replies: Sequence[Answer | None]) -> int:

@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import boxes, markup
-from grand3d.bench.common import pair, percent, reliability_of, target_rows
+from grand3d.bench.common import Answer, Prediction, answer_boxes, pair, percent, read_reply, reliability_of, target_rows
 from grand3d.bench.nouns import first_mention
 from grand3d.duplicates import merge_duplicates
-from grand3d.errors import GrandError
-from grand3d.files import read_text, shown
+from grand3d.errors import GrandError, place
+from grand3d.files import Rejects, read_bytes, read_json, read_text, shown, write_json
 from grand3d.metrics import accuracy_at, mean_interval
-from grand3d.sample import Data, Reply, Sample
+from grand3d.sample import Data, Reply, Sample, load_replies
 from grand3d.scene import Object, Scene, confidence
 
 TASK = "object_reference"
 TASKS = (TASK,)
+SOURCE = ("scanrefer", "descriptions")
 THRESHOLDS = (0.25, 0.5)
 
 PAPER: tuple[dict[str, Any], ...] = (
@@ -86,26 +87,9 @@ def _class(item: Object, labels: Mapping[str, str] | None) -> str:
     return name if labels is None else labels.get(name, "others")
 
 
-def read_reply(reply: Reply) -> tuple[tuple[str, ...] | None, bool]:
-    """The object ids a reply answers with, in its order, and whether only lenient reading found them.
-
-    ``<obj_k>`` is ``reply.object_ids[k]``; a reply without ``object_ids`` speaks of object ids itself. Ids that no object
-    bears come back as ``""``. None when no answer can be read.
-    """
-    ids, lenient = markup.answer_ids(markup.parse(reply.text)), False
-    if ids is None:
-        ids, lenient = markup.answer_ids(markup.parse(reply.text, lenient=True)), True
-    if ids is None:
-        return None, False
-    if not reply.object_ids:
-        return ids, lenient
-    table = {f"obj_{k}": object_id for k, object_id in enumerate(reply.object_ids)}
-    return tuple(table.get(i, "") for i in ids), lenient
-
-
 def score(
     data: Data,
-    replies: Sequence[Reply],
+    replies: Sequence[Answer],
     missing: str | None = None,
     labels: Mapping[str, str] | None = None,
     eps: float = boxes.SCANREFER_EPS,
@@ -141,9 +125,17 @@ def score(
             found = f"{len(sample.target_ids)} targets"
             raise GrandError(f"sample {shown(sample.sample_id)} has {found}; against true boxes a description has exactly one")
         one = len(sample.target_ids) == 1
+        target = boxes.objects_bounds([answers[sample.scene_id][item] for item in sample.target_ids])
+        if isinstance(reply, Prediction):  # boxes of a published file, which name no object
+            found = reply.boxes if reply.boxes is not None else np.zeros((0, 2, 3))
+            counts["empty"] += not len(found)
+            counts["several_ids"] += len(found) > 1
+            overlap[row] = boxes.iou(found[:1], target, eps)[0, 0] if one and len(found) else 0.0
+            named.append(None)
+            continue
         picked = _picked(reply, data.scenes[sample.scene_id], counts, one)
-        if one:
-            overlap[row] = _overlap(picked, data.scenes[sample.scene_id], answers[sample.scene_id], sample, eps)
+        if one and picked:
+            overlap[row] = boxes.iou(boxes.objects_bounds([data.scenes[sample.scene_id][picked[0]]]), target, eps)[0, 0]
         keep = same[sample.scene_id]
         named.append(None if picked is None else {keep.get(i, i) for i in picked})
         if data.truth is None and picked is not None:
@@ -157,7 +149,8 @@ def score(
     if data.truth is None:
         wanted = [{same[s.scene_id].get(i, i) for i in s.target_ids} for s, _ in pairs]
         counted = target_rows([s.scene_id for s, _ in pairs], wanted, named)
-    sure = reliability_of([reply for _, reply in pairs], by_id > 0 if data.truth is None else overlap >= THRESHOLDS[0])
+    right = by_id > 0 if data.truth is None else overlap >= THRESHOLDS[0]
+    sure = reliability_of([reply if isinstance(reply, Reply) else None for _, reply in pairs], right)
     return {
         "benchmark": "scanrefer",
         "counts": counts,
@@ -204,13 +197,6 @@ def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int], one: bool
     return ids
 
 
-def _overlap(picked: tuple[str, ...] | None, shown_scene: Scene, answers: Scene, sample: Sample, eps: float) -> float:
-    if not picked:
-        return 0.0
-    target = boxes.objects_bounds([answers[sample.target_ids[0]]])
-    return float(boxes.iou(boxes.objects_bounds([shown_scene[picked[0]]]), target, eps)[0, 0])
-
-
 def _rows(
     samples: list[Sample],
     figures: Mapping[str, NDArray[Any]],
@@ -254,7 +240,11 @@ def baselines(data: Data, eps: float = boxes.SCANREFER_EPS) -> list[dict[str, An
         index = mentioned_object(markup.plain(sample.text), scene.objects)
         chosen.append(0.0 if index is None else overlap[index])
         best.append(overlap.max(initial=0.0))
-    return [_baseline("first mention", chosen), _baseline("best box", best)]
+    rows = [_baseline("first mention", chosen), _baseline("best box", best)]
+    if data.truth is not None and samples:
+        used = {sample.scene_id for sample in samples}
+        rows.append(upper_bound(data.scenes, {name: scene for name, scene in data.truth.items() if name in used}, eps))
+    return rows
 
 
 def _baseline(name: str, overlap: Sequence[float]) -> dict[str, Any]:
@@ -277,3 +267,71 @@ def upper_bound(proposals: Mapping[str, Scene], truth: Mapping[str, Scene], eps:
         ours = boxes.objects_bounds(proposals[scene_id].objects)
         best += boxes.iou(ours, boxes.objects_bounds(scene.objects), eps).max(axis=0, initial=0.0).tolist()
     return _baseline("best box per object", best)
+
+
+def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Answer]:
+    """Answers from our replies file, or from the benchmark's ``pred.json``.
+
+    That is a list of ``{scene_id, object_id, ann_id, bbox}`` with eight corners in any order; its ``unique_multiple`` and
+    ``others`` are not believed: the rules are applied here.
+
+    Raises:
+        GrandError: For another form, or a broken row, unless ``rejects`` collects it.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    if not read_bytes(path).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"["):
+        return list(load_replies(path, rejects))
+    document = read_json(path)
+    out: list[Answer] = []
+    seen: set[str] = set()
+    for index, row in enumerate(document):
+        where = f"{place(path)}: row {index}"
+        try:
+            if not isinstance(row, dict):
+                raise GrandError(f"is {shown(row)}, expected an object with scene_id, object_id, ann_id and bbox", "broken row")
+            scene_id, object_id, ann_id = (str(row.get(key, "")) for key in ("scene_id", "object_id", "ann_id"))
+            name = f"{scene_id}_{object_id}_{ann_id}"
+            corners = np.asarray(row.get("bbox"), np.float64)
+            if corners.shape != (8, 3) or not np.isfinite(corners).all():
+                raise ValueError
+            if name in seen:
+                raise GrandError(f"a second prediction for {shown(name)}; the first one counts", "second reply")
+        except (TypeError, ValueError) as error:
+            reason = str(error) if isinstance(error, GrandError) else f"bbox is {shown(row.get('bbox'))}, expected 8 corners"
+            rejects.add(where, reason, row, getattr(error, "cause", "") or "bad box")
+            continue
+        seen.add(name)
+        out.append(Prediction(name, scene_id, np.stack([corners.min(axis=0), corners.max(axis=0)])[None]))
+    return out
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer], labels: Mapping[str, str]) -> int:
+    """Write the benchmark's ``pred.json``, one box an answer; returns how many answers name none and are left out.
+
+    Args:
+        labels: From :func:`read_labels`, for the fields ``unique_multiple`` and ``others`` (over the true objects of the data).
+    """
+    truth = data.scenes if data.truth is None else data.truth
+    alone, by_id = unique_objects(truth, labels), {answer.sample_id: answer for answer in answers}
+    rows, left = [], 0
+    for sample in data.samples:
+        if sample.task != TASK or sample.sample_id not in by_id or len(sample.target_ids) != 1:
+            continue
+        found = answer_boxes(by_id[sample.sample_id], data.scenes[sample.scene_id])
+        if found is None or not len(found):
+            left += 1
+            continue
+        (x0, y0, z0), (x1, y1, z1) = found[0].tolist()
+        target = truth[sample.scene_id][sample.target_ids[0]]
+        rows.append(
+            {
+                "scene_id": sample.scene_id,
+                "object_id": sample.target_ids[0],
+                "ann_id": str(sample.meta.get("ann_id", sample.sample_id.rpartition("_")[2])),
+                "bbox": [[x, y, z] for x in (x0, x1) for y in (y0, y1) for z in (z0, z1)],
+                "unique_multiple": int(not alone[sample.scene_id, target.object_id]),
+                "others": int(_class(target, labels) == "others"),
+            }
+        )
+    write_json(path, rows)
+    return left

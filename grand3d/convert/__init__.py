@@ -10,4 +10,8 @@ CONVERTERS = {
     "grand3d": "grand3d.convert.grand3d",
     "scanrefer": "grand3d.convert.scanrefer",
     "pope": "grand3d.convert.pope",
+    "referit3d": "grand3d.convert.referit3d",
+    "multi3drefer": "grand3d.convert.multi3drefer",
+    "vigil3d": "grand3d.convert.vigil3d",
+    "sg3d": "grand3d.convert.sg3d",
 }

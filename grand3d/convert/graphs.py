@@ -6,12 +6,13 @@ Metres, z up, axis-aligned. Keys are ``obj_0``, ``obj_1``, ... or names such as 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, refuse_unfit, shown
+from grand3d.sample import Data, Sample
 from grand3d.scene import Scene, scene_from_dict
 
 _NUMBERED = re.compile(r"obj_(0|[1-9][0-9]*)")
@@ -122,3 +123,68 @@ def refuse_none_left(path: str | Path, kept: Collection[Any], rejects: Rejects) 
 def used_scenes(scenes: Mapping[str, Scene], scene_ids: set[str]) -> dict[str, Scene]:
     """The scenes that samples speak of, in the file's order: scans without a row have no place in a data folder."""
     return {scene_id: scene for scene_id, scene in scenes.items() if scene_id in scene_ids}
+
+
+def assemble(
+    path: str | Path,
+    rows: Iterable[tuple[str, Any]],
+    make: Callable[[dict[str, Any]], Sample],
+    truth: str | Path | None,
+    proposals: str | Path | None,
+    rejects: Rejects,
+) -> Data:
+    """Data of a source whose targets are ScanNet object ids.
+
+    Args:
+        path: Named in messages.
+        rows: Rows with the place each stands at.
+        make: A row to a sample; raises GrandError for a bad one.
+        truth: Graph of the true objects, keyed by ScanNet's object ids (not by rank); targets are then checked against it.
+            Without it the samples can be scored by ids only: their scenes hold no object.
+        proposals: Graph of a detector's proposals, which prompts then show in place of the true objects.
+
+    Raises:
+        GrandError: For a broken graph. Broken rows, ids that occur twice, unknown scans and targets raise too, unless
+            ``rejects`` collects them.
+    """
+    true, lost = split_graphs(truth, "scannet", scored=False, rejects=rejects) if truth is not None else (None, set())
+    seen, lost_too = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else (None, set())
+    samples: dict[str, Sample] = {}
+    for where, row in rows:
+        try:
+            sample = make(object_of(row))
+            for scenes, reason in ((true, "has no true objects"), (seen, "has no proposals")):
+                if scenes is not None and sample.scene_id not in scenes:
+                    raise absent_scene(sample.scene_id, lost | lost_too, reason)
+            known = true[sample.scene_id].object_ids if true is not None else sample.target_ids
+            absent = [item for item in sample.target_ids if item not in known]
+            if absent:
+                some = ", ".join(known[:6])
+                reason = f"target {shown(absent[0])} of scene {sample.scene_id} has no true box, expected one of {some}, ..."
+                raise GrandError(f"{reason}; are they keyed by ScanNet's ids, or by rank?", "unknown target")
+            if sample.sample_id in samples:
+                raise GrandError(f"annotation {shown(sample.sample_id)} occurs twice", "id twice")
+        except GrandError as error:
+            rejects.add(where, str(error), row, error.cause)
+            continue
+        samples[sample.sample_id] = sample
+    refuse_none_left(path, samples, rejects)
+    used = dict.fromkeys(sample.scene_id for sample in samples.values())
+    if seen is not None:
+        answers = None if true is None else used_scenes(true, set(used))
+        return Data(used_scenes(seen, set(used)), tuple(samples.values()), answers)
+    if true is not None:
+        return Data(used_scenes(true, set(used)), tuple(samples.values()))
+    return Data({name: Scene(name, (), id_space="scannet") for name in used}, tuple(samples.values()))
+
+
+def scannet_id(value: Any, name: str) -> str:
+    """A ScanNet object id as text, from a number or its text.
+
+    Raises:
+        GrandError: If it is neither.
+    """
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not text.strip().isascii() or not text.strip().isdigit() or len(text.strip()) > 9:
+        raise GrandError(f"{name} is {shown(value)}, expected a number of ScanNet", "bad id")
+    return str(int(text))

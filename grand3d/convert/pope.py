@@ -10,14 +10,15 @@ from grand3d.convert.graphs import absent_scene, object_of, refuse_none_left, ro
 from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, shown
 from grand3d.sample import Data, Sample
+from grand3d.scene import Scene
 
 INPUTS = {
     "questions": "a question file, or a folder of them (3 types x 4 templates)",
-    "proposals": "graph of a detector's proposals for the scans asked about",
+    "proposals": "graph of a detector's proposals for the scans asked about; without it the questions can be scored, not asked",
 }
 
 
-def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | None = None) -> Data:
+def convert(*, questions: str | Path, proposals: str | Path | None = None, rejects: Rejects | None = None) -> Data:
     """Read 3D-POPE into samples of the task ``existence``, answers ``Yes`` or ``No``.
 
     ``sample_id`` is the public id. ``meta`` holds ``type`` (random, popular, adversarial) and ``template``. Questions lose
@@ -32,12 +33,14 @@ def convert(*, questions: str | Path, proposals: str | Path, rejects: Rejects | 
     files = sorted(path.glob("*.json")) if os.path.isdir(path) else [path]
     if not files:
         raise GrandError(f"{place(path)}: the folder holds no .json file")
-    scenes, rejected = split_graphs(proposals, "mask3d", rejects=rejects)
+    scenes, rejected = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else ({}, set())
     samples: dict[str, Sample] = {}
     for file in files:
         for index, row in enumerate(rows_of(file)):
             try:
                 sample = _sample(object_of(row))
+                if proposals is None:
+                    scenes.setdefault(sample.scene_id, Scene(sample.scene_id, (), id_space="mask3d"))
                 if sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, rejected, "has no proposals")
                 if sample.sample_id in samples:

@@ -1,0 +1,158 @@
+"""SG3D: every step of a plan tied to one object, among the true objects of the scan.
+
+s-acc is the share of steps with the right object, over all tasks; t-acc the share of tasks of which every step is right. Where a
+model writes the steps itself, the mean Levenshtein distance between the sequences of object ids says how far they are apart.
+The overall t-acc of the paper is not the mean of its columns weighted by tasks (LEO: 34.1 printed, 32.7 from the columns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grand3d import markup
+from grand3d.bench.common import Answer, Prediction, pair, percents
+from grand3d.errors import GrandError, place, shown
+from grand3d.files import Rejects, read_json
+from grand3d.metrics import bootstrap, mean_interval
+from grand3d.sample import Data, Reply, load_replies
+
+TASK = "plan"
+TASKS = (TASK,)
+SOURCE = ("sg3d", "questions")
+OPTIONS: dict[str, str] = {}
+DATASETS = ("ScanNet", "3RScan", "MultiScan", "ARKitScenes", "HM3D")
+
+PAPER: tuple[dict[str, Any], ...] = tuple(
+    {"name": name, "s_acc": steps, "t_acc": tasks, "source": "SG3D, Table 3"}
+    for name, steps, tasks in (
+        ("3D-VisTA, zero-shot", 26.9, 8.3),
+        ("PQ3D, zero-shot", 28.2, 7.8),
+        ("GPT-4 and true labels", 73.4, 46.6),
+        ("3D-VisTA, fine-tuned", 60.9, 30.6),
+        ("PQ3D, fine-tuned", 57.3, 26.8),
+        ("LEO, fine-tuned", 62.8, 34.1),
+    )
+)
+
+
+def distance(a: Sequence[str], b: Sequence[str]) -> int:
+    """Levenshtein distance of two sequences: fewest insertions, deletions and replacements."""
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            before, row[j] = row[j], min(before + (left != right), row[j] + 1, row[j - 1] + 1)
+    return row[-1]
+
+
+def step_ids(answer: Answer) -> tuple[str, ...] | None:
+    """The object of each step of an answer, its first where it names several, ``""`` for none; None when it has no step."""
+    if not isinstance(answer, Reply):
+        return answer.object_ids
+    steps = markup.parse(answer.text, lenient=True).steps
+    if not steps:
+        return None
+    table = {f"obj_{k}": item for k, item in enumerate(answer.object_ids)}
+    named = [next((name for span in step.spans for name in span.ids), "") for step in steps]
+    return tuple(table.get(name, "") if answer.object_ids else name for name in named)
+
+
+def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> dict[str, Any]:
+    """Score plans.
+
+    A step counts by its place: the k-th of the answer against the k-th of the task. Steps that an answer lacks are wrong, steps
+    too many spoil the task.
+
+    Args:
+        data: ``meta["step_ids"]`` holds the object of each step in order, ``meta["dataset"]`` where the scan is from, and
+            ``meta["context"]`` whether the steps before were shown, where that differs.
+
+    Raises:
+        GrandError: If answers and data do not fit together, or a sample has no steps.
+    """
+    pairs, counts = pair(data, replies, TASK, missing)
+    counts |= {"steps": 0, "unparsable": 0, "wrong_length": 0}
+    samples = []
+    for sample, answer in pairs:
+        wanted = tuple(str(item) for item in sample.meta.get("step_ids", ()))
+        if not wanted:
+            raise GrandError(f"sample {shown(sample.sample_id)}: meta.step_ids is empty, expected the object of each step")
+        found = None if answer is None else step_ids(answer)
+        counts["steps"] += len(wanted)
+        counts["unparsable"] += answer is not None and found is None
+        counts["wrong_length"] += found is not None and len(found) != len(wanted)
+        right = sum(a == b for a, b in zip(wanted, found or (), strict=False))
+        row = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "t_acc": float(found == wanted)}
+        row |= {"right": right, "steps": len(wanted), "distance": distance(wanted, found or ())}
+        groups = {"dataset": str(sample.meta.get("dataset", "-")), "context": str(sample.meta.get("context", "-"))}
+        error = "missing" if answer is None else "unparsable" if found is None else "wrong object" if right < len(wanted) else ""
+        samples.append(row | groups | {"error": error if row["t_acc"] == 0 else ""})
+    return {
+        "benchmark": "sg3d",
+        "counts": counts,
+        "rules": {
+            "s_acc": "steps with the right object, of all steps",
+            "t_acc": "tasks of which every step is right, and none is too many",
+            "missing": missing or "none missing",
+            "interval": "95 %, bootstrap over scenes",
+        },
+        "rows": _rows(samples),
+        "baselines": [],
+        "paper": list(PAPER),
+        "samples": samples,
+    }
+
+
+def _rows(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    every = np.array([[row["right"], row["steps"], row["t_acc"], row["distance"]] for row in samples], float)
+    scenes = np.array([row["scene_id"] for row in samples])
+    groups = {"all": np.ones(len(samples), bool)}
+    for key in ("dataset", "context"):
+        names = list(dict.fromkeys(row[key] for row in samples))
+        known = [name for name in DATASETS if name in names] + [name for name in names if name not in DATASETS]
+        if len(names) > 1:
+            groups |= {f"{key} {name}": np.array([row[key] == name for row in samples]) for name in known}
+    out = []
+    for name, mask in groups.items():
+        part, where = every[mask], scenes[mask]
+        low, high = bootstrap(part[:, :2], where, lambda sums: sums[:, 0] / sums[:, 1])
+        row = {"name": name, "n": int(mask.sum()), "steps": int(part[:, 1].sum())}
+        row |= percents({"s_acc": part[:, 0].sum() / part[:, 1].sum(), "s_acc_low": low, "s_acc_high": high})
+        low, high = mean_interval(part[:, 2], where)
+        row |= percents({"t_acc": part[:, 2].mean(), "t_acc_low": low, "t_acc_high": high})
+        out.append(row | {"distance": float(part[:, 3].mean())})
+    return out
+
+
+def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Answer]:
+    """Answers from our replies file, or from a ``results.json`` of SG3D's code.
+
+    That is a list of ``{scan_id, predict_object_id: [...], gt_task_description}``; a row belongs to the task of its scan with
+    that description.
+
+    Raises:
+        GrandError: For another form, or a broken row, unless ``rejects`` collects it.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    if Path(path).suffix == ".jsonl":
+        return list(load_replies(path, rejects))
+    document = read_json(path)
+    if not isinstance(document, list):
+        raise GrandError(f"{place(path)}: holds {shown(document)}, expected a list of results", "wrong type")
+    names = {(sample.scene_id, sample.text): sample.sample_id for sample in data.samples if sample.task == TASK}
+    out: list[Answer] = []
+    for index, row in enumerate(document):
+        ids = row.get("predict_object_id") if isinstance(row, dict) else None
+        if not isinstance(ids, list) or not all(isinstance(item, int | str) and not isinstance(item, bool) for item in ids):
+            reason = f"is {shown(row)}, expected an object with scan_id, gt_task_description and predict_object_id"
+            rejects.add(f"{place(path)}: row {index}", reason, row, "broken row")
+            continue
+        key = str(row.get("scan_id", "")), str(row.get("gt_task_description", "")).strip()
+        scene_id = key[0] if key in names else next((s for s, text in names if text == key[1] and s.endswith(key[0])), key[0])
+        name = names.get((scene_id, key[1]), f"row {index}")
+        out.append(Prediction(name, scene_id, object_ids=tuple(str(item) for item in ids)))
+    return out

@@ -1,0 +1,33 @@
+"""Tables in CSV, row by row with the place of each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grand3d.errors import GrandError, place
+from grand3d.files import read_text, shown
+
+
+def read_table(path: str | Path, needed: Sequence[str], what: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """``(path:line, row)`` of a CSV file; a column that a short row lacks is not in it.
+
+    Args:
+        needed: Columns that there must be.
+        what: The table that is meant, for messages.
+
+    Raises:
+        GrandError: If columns are missing, or the file is not CSV.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
+    absent = [name for name in needed if name not in (reader.fieldnames or ())]
+    if absent:
+        raise GrandError(f"{place(path)}: columns {shown(absent)} are missing, expected a table of {what}", "wrong columns")
+    try:
+        for row in reader:
+            yield f"{place(path)}:{reader.line_num}", {k: v for k, v in row.items() if k is not None and v is not None}
+    except csv.Error as error:
+        where = f"{place(path)}:{reader.line_num}"
+        raise GrandError(f"{where}: {error}, expected a table in CSV; is it cut off?", "not CSV") from None

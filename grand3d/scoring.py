@@ -1,0 +1,121 @@
+"""``grand3d score``: figures of replies, from data folders or from a benchmark's own files."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grand3d import calibration, evaluate
+from grand3d.bench import BENCHMARKS
+from grand3d.bench.common import Answer, against
+from grand3d.checks import own_replies, unscorable
+from grand3d.convert import CONVERTERS
+from grand3d.errors import GrandError, shown
+from grand3d.files import Rejects
+from grand3d.replies import refuse_stale
+from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
+
+FILES = ("truth", "proposals", "ids")
+"""Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
+SETTINGS = ("labels", "rows", "rule")
+"""Further arguments of a benchmark's ``score``."""
+
+
+def report(
+    bench: str,
+    questions: str | Path,
+    replies: str | Path,
+    missing: str | None = None,
+    rejects: Rejects | None = None,
+    fitted: str | Path | None = None,
+    other: str | Path | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The report of a benchmark on a replies file.
+
+    Args:
+        bench: ``synth`` (every task of a data folder) or one of ``bench.BENCHMARKS``.
+        questions: A data folder, or the benchmark's published file of questions.
+        replies: Ours, or a file in the benchmark's published form.
+        fitted: What ``calibrate`` wrote, to decide again by.
+        other: Replies to compare with, sample by sample.
+        more: Of FILES and SETTINGS, those that are given.
+
+    Raises:
+        GrandError: If something is broken, does not belong to the benchmark, or does not fit together.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    module = importlib.import_module(BENCHMARKS[bench]) if bench in BENCHMARKS else None
+    if bench != "synth" and module is None:
+        raise GrandError(f"benchmark {shown(bench)} is unknown, expected one of synth, {', '.join(BENCHMARKS)}")
+    more = dict(more or {})
+    if hasattr(module, "score_files"):  # files too large to be held
+        if more or fitted is not None or other is not None:
+            raise GrandError(f"score {bench} takes questions, predictions and --missing alone, expected no other option")
+        return module.score_files(questions, replies, missing, rejects)
+    data, asked = _questions(bench, module, questions, rejects, more)
+    settings = {name: more.pop(name) for name in SETTINGS if name in more and _takes(module, "score", name)}
+    if more:
+        raise GrandError(
+            f"--{next(iter(more))} does not belong to score {bench} over {_kind(questions)}, expected no such option"
+        )
+    if "labels" in settings:
+        settings["labels"] = module.read_labels(settings["labels"])
+
+    def on(path: str | Path) -> dict[str, Any]:
+        refuse_stale(path, asked)
+        answers: Sequence[Answer] = (getattr(module, "read_replies", None) or _own)(path, data, rejects)
+        ours = own_replies(path, data, [answer for answer in answers if isinstance(answer, Reply)], rejects)
+        if fitted is not None:
+            found = calibration.load_calibration(fitted)
+            tasks = {sample.sample_id: sample.task for sample in data.samples}
+            ours = [calibration.apply(reply, tasks.get(reply.sample_id, ""), found) for reply in ours]
+        theirs = [answer for answer in answers if not isinstance(answer, Reply)]
+        return evaluate.score(bench, data, [*ours, *theirs], missing, **settings)
+
+    made = on(replies)
+    if other is not None:
+        if not made.get("samples"):
+            raise GrandError(f"--against compares single samples, which {bench!r} does not; expected a benchmark, not synth")
+        made["against"] = against(made["samples"], on(other)["samples"])
+    if rejects.rows:
+        made["counts"]["rejected_rows"] = len(rejects.rows)
+    return made
+
+
+def _own(path: str | Path, data: Data, rejects: Rejects) -> list[Reply]:
+    return load_replies(path, rejects)
+
+
+def _kind(questions: str | Path) -> str:
+    return "a data folder" if os.path.isdir(questions) else "a file of questions"
+
+
+def _takes(module: Any, function: str, name: str) -> bool:
+    return module is not None and name in inspect.signature(getattr(module, function)).parameters
+
+
+def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more: dict[str, Any]) -> tuple[Data, Data]:
+    """The data to score on, and those that replies were asked for; takes from ``more`` what the questions need."""
+    if module is None or os.path.isdir(path) or not os.path.exists(path):
+        tasks = TASKS if module is None else module.TASKS
+        data = load_data(path, rejects, unscorable(tasks))
+        # what only a score leaves out was asked all the same
+        return data, load_data(path, Rejects(skip_bad=True)) if rejects.rows else data
+    source, keyword = module.SOURCE
+    convert: Callable[..., Data] = importlib.import_module(CONVERTERS[source]).convert
+    known = inspect.signature(convert).parameters
+    given = {name: more.pop(name) for name in FILES if name in more and name in known}
+    needed = [
+        name
+        for name, parameter in known.items()
+        if parameter.default is inspect.Parameter.empty and name != keyword and name not in given
+    ]
+    if needed:
+        raise GrandError(f"score {bench} over a file of questions needs --{needed[0]}, expected {'; '.join(needed)}")
+    data = convert(**{keyword: path}, **given, rejects=rejects)
+    return data, data
