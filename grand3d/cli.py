@@ -241,6 +241,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         ("truth", "graph of the true objects, where the questions are a published file"),
         ("proposals", "graph of a detector's proposals, likewise"),
         ("ids", "scanrefer: {scene: {ScanNet object id: obj_k}}, likewise"),
+        ("annotations", "sqa3d: the file of answers, likewise"),
         ("rows", "referit3d: which rows count: all, referit3d or butd"),
         ("rule", "multi3drefer: m3dref (the official script's numbers) or exact"),
         ("samples", "also write what each sample scored, as JSON lines"),

@@ -19,4 +19,6 @@ BENCHMARKS = {
     "vigil3d": "grand3d.bench.vigil3d",
     "sg3d": "grand3d.bench.sg3d",
     "mmscan": "grand3d.bench.mmscan",
+    "scanqa": "grand3d.bench.scanqa",
+    "sqa3d": "grand3d.bench.sqa3d",
 }

@@ -14,4 +14,6 @@ CONVERTERS = {
     "multi3drefer": "grand3d.convert.multi3drefer",
     "vigil3d": "grand3d.convert.vigil3d",
     "sg3d": "grand3d.convert.sg3d",
+    "scanqa": "grand3d.convert.scanqa",
+    "sqa3d": "grand3d.convert.sqa3d",
 }

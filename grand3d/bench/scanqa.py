@@ -1,0 +1,78 @@
+"""ScanQA: a short answer among several right ones, and its likeness to them.
+
+``em1`` and ``em10`` are the official figures: the answer, or one of the first ten, among the references as they are, letter by
+letter. EM and EM-R by the rules that papers on language models use stand beside them (``answers``), and BLEU, ROUGE-L, CIDEr
+and METEOR on PTB tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grand3d.bench.answers import match_scanqa
+from grand3d.bench.common import Answer, Prediction, pair
+from grand3d.bench.texts import matches, read_texts, references, rows_of, said, text_row
+from grand3d.sample import Data
+
+TASK = "question"
+TASKS = (TASK,)
+SOURCE = ("scanqa", "questions")
+OPTIONS: dict[str, str] = {}
+read_replies = read_texts
+KINDS = (
+    ("Where", "Place"), ("How many", "Number"), ("What color", "Color"), ("What shape", "Object nature"),
+    ("What type", "Object nature"), ("What kind", "Object nature"), ("What is", "Object"),
+)  # fmt: skip
+
+PAPER: tuple[dict[str, Any], ...] = ({"name": "ScanQA", "meteor": 15.1, "rouge_l": 39.2, "source": "MMScan, Table 6"},)
+
+
+def question_class(question: str) -> str:
+    """ScanQA's class of a question, by a part of its text."""
+    return next((name for part, name in KINDS if part in question), "Other")
+
+
+def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> dict[str, Any]:
+    """Score answers to questions.
+
+    Args:
+        missing: See ``common.pair``; the official script stops at a missing question.
+
+    Raises:
+        GrandError: If answers and data do not fit together.
+    """
+    pairs, counts = pair(data, replies, TASK, missing)
+    counts["empty"] = sum(answer is not None and not said(answer) for _, answer in pairs)
+    texts, each = text_row(pairs)
+    samples: list[dict[str, Any]] = []
+    for (sample, answer), row, more in zip(pairs, matches(pairs), each, strict=True):
+        known = references(sample)
+        ten = answer.object_ids or (said(answer),) if isinstance(answer, Prediction) else (said(answer),)
+        figures = {
+            "em1": float(answer is not None and match_scanqa(said(answer), known)),
+            "em10": float(answer is not None and any(match_scanqa(text, known) for text in ten[:10])),
+        }
+        about = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "class": question_class(sample.text)}
+        error = "" if row["em (all references)"] else "missing" if answer is None else "wrong" if said(answer) else "empty"
+        samples.append(about | figures | row | more | {"error": error})
+    names = [key for key, value in samples[0].items() if isinstance(value, float) and key not in ("rouge_l", "cider")]
+    classes = dict.fromkeys([*(name for _, name in KINDS), "Other"])
+    rows = rows_of(samples, names, {name: [row["class"] == name for row in samples] for name in classes})
+    rows[0] |= texts
+    return {
+        "benchmark": "scanqa",
+        "counts": counts,
+        "rules": {
+            "em1, em10": "the official rule: letter by letter, one of the references",
+            "em": "as LEO's script has it, MMScan's, and over all references",
+            "texts": "PTB tokens; CIDEr's idf is that of these references: figures of other sets of questions do not compare",
+            "meteor": "by its Java program" if texts["meteor"] is not None else "not available: needs Java and pycocoevalcap",
+            "missing": missing or "none missing",
+            "interval": "95 %, bootstrap over scenes",
+        },
+        "rows": rows,
+        "baselines": [],
+        "paper": list(PAPER),
+        "samples": samples,
+    }

@@ -1,0 +1,117 @@
+"""ScanQA and SQA3D: golden values, the real test split, broken files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grand3d.bench import scanqa, sqa3d
+from grand3d.convert import scanqa as read_scanqa
+from grand3d.convert import sqa3d as read_sqa3d
+from grand3d.errors import GrandError
+from grand3d.files import Rejects
+from grand3d.sample import Data, Reply, Sample
+from grand3d.scene import Scene
+
+
+def test_scanqa_golden(golden: Callable[[str], Path], tmp_path: Path) -> None:
+    case = json.loads(next(golden("scanqa/em_top1_top10.json").parent.glob("*.json")).read_text())
+    rows = [row | {"object_ids": [], "object_names": []} for row in case["gold"]]
+    (tmp_path / "q.json").write_text(json.dumps(rows))
+    (tmp_path / "r.json").write_text(json.dumps([{"question_id": key} | value for key, value in case["preds"].items()]))
+    data = read_scanqa.convert(questions=tmp_path / "q.json")
+    row = scanqa.score(data, scanqa.read_replies(tmp_path / "r.json", data))["rows"][0]
+    assert row["em1"] == pytest.approx(case["expected_percent"]["Top1 (EM)"])
+    assert row["em10"] == pytest.approx(case["expected_percent"]["Top10 (EM)"])
+    for question, name in case["question_class"].items():
+        assert scanqa.question_class(question) == name
+
+
+def test_sqa3d_golden(golden: Callable[[str], Path]) -> None:
+    case = json.loads(golden("sqa3d/localization_and_types.json").read_text())
+    for question, number in case["question_types"].items():
+        assert sqa3d.question_type(question) == (*sqa3d.TYPES, "other")[number], question
+    found = sqa3d.localization(case["pred_pos"], case["pred_rot_xyzw"], case["gt_pos"], case["gt_rot_xyzw"])
+    assert found == pytest.approx(case["expected"])
+
+
+@pytest.fixture(scope="module")
+def situations(real: Callable[[str], Path]) -> Data:
+    return read_sqa3d.convert(
+        questions=real("sqa3d/v1_balanced_questions_test_scannetv2.json"),
+        annotations=real("sqa3d/v1_balanced_sqa_annotations_test_scannetv2.json"),
+        alignment=real("scannet/scans_axis_alignment_matrices.json"),
+        proposals=real("mask3d/scannet_val_proposals.json"),
+    )
+
+
+def test_sqa3d_real_split_is_read_whole_and_scored(situations: Data) -> None:
+    assert len(situations.samples) == 3519 and all(sample.viewpoint for sample in situations.samples)
+    replies = [Reply(s.sample_id, s.scene_id, s.answer if k % 2 else "") for k, s in enumerate(situations.samples)]
+    report = sqa3d.score(situations, replies)
+    row = report["rows"][0]
+    assert row["accuracy"] == pytest.approx(50, abs=0.1) and report["counts"]["empty"] == 1760
+    assert row["em_r (leo)"] == 100  # an empty answer is held by every reference
+    assert row["em_r (all references)"] == pytest.approx(50, abs=0.1)
+
+
+def test_sqa3d_viewpoints_look_where_the_situation_says(situations: Data) -> None:
+    """ "facing the X" has an X within 45 degrees of the line of sight far more often than by chance."""
+    import re
+
+    near, seen = [], set()
+    for sample in situations.samples:
+        text = sample.meta["situation"].lower()
+        found = re.search(r"facing (?:a|an|the|two|three) ([a-z ]+?)(?:[,.]| and| with| in| on| that| while| to|$)", text)
+        if found is None or (sample.scene_id, text) in seen:
+            continue
+        seen.add((sample.scene_id, text))
+        things = [o for o in situations.scenes[sample.scene_id].objects if o.category.rstrip("s") == found[1].rstrip("s")]
+        if not things:
+            continue
+        (x, y, _), (ahead_x, ahead_y, _) = sample.viewpoint
+        heading = math.atan2(ahead_y - y, ahead_x - x)
+        off = (math.atan2(o.centroid[1] - y, o.centroid[0] - x) - heading for o in things)
+        near.append(min(abs((angle + math.pi) % (2 * math.pi) - math.pi) for angle in off) < math.pi / 4)
+    assert len(near) > 150 and sum(near) / len(near) > 0.75
+
+
+@pytest.mark.parametrize("bench", [scanqa, sqa3d])
+def test_a_file_of_answers_with_everything_wrong_in_it(bench: Any, tmp_path: Path) -> None:
+    samples = tuple(Sample(name, "s", "question", "What is it?", "red", meta={"answers": ["red", "dark red"]}) for name in "abcd")
+    data = Data({"s": Scene("s", ())}, samples)
+    rows = [{"question_id": "a", "answer": "red"}, {"question_id": "a", "answer": "blue"}, {"question_id": "b", "answer": ""}]
+    rows += [{"question_id": "zz", "answer": "red"}, {"question_id": "c", "answer": 3}, {"answer": "red"}, "row"]
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    rejects = Rejects(skip_bad=True)
+    report = bench.score(data, bench.read_replies(tmp_path / "r.json", data, rejects), "wrong")
+    counts = report["counts"]
+    assert (counts["n"], counts["missing"], counts["extra"], counts["empty"], len(rejects.rows)) == (4, 2, 1, 1, 4)
+    assert report["rows"][0]["em (all references)"] == 25 and report["rows"][0]["n"] == 4
+    with pytest.raises(GrandError, match="Pass --missing"):
+        bench.score(data, [])
+    (tmp_path / "o.json").write_text(json.dumps({"a": "red", "b": "dark red", "c": "a red", "d": "no"}))
+    assert bench.score(data, bench.read_replies(tmp_path / "o.json", data))["rows"][0]["em (all references)"] == 75
+
+
+def test_sqa3d_broken_rows_are_collected(tmp_path: Path) -> None:
+    question = {"scene_id": "s", "situation": "I stand.", "question": "What?", "question_id": 1}
+    pose = {"position": {"x": 0, "y": 0, "z": 0}, "rotation": {"_x": 0, "_y": 0, "_z": 0, "_w": 1}}
+    annotation = {"scene_id": "s", "question_id": 1, "answers": [{"answer": "it"}], **pose}
+    questions = [question, {**question, "question_id": 2}, {**question, "question_id": 3}, {**question, "question_id": 4}, 5]
+    annotations = [
+        annotation,
+        {**annotation, "question_id": 2, "scene_id": "t"},
+        {**annotation, "question_id": 3, "answers": []},
+        "x",
+    ]
+    (tmp_path / "q.json").write_text(json.dumps({"questions": questions}))
+    (tmp_path / "a.json").write_text(json.dumps({"annotations": annotations}))
+    rejects = Rejects(skip_bad=True)
+    data = read_sqa3d.convert(questions=tmp_path / "q.json", annotations=tmp_path / "a.json", rejects=rejects)
+    assert [sample.sample_id for sample in data.samples] == ["1"] and len(rejects.rows) == 5 and data.samples[0].viewpoint is None
