@@ -19,6 +19,12 @@ from grand3d.sample import Data, Reply, Sample
 from grand3d.scene import Scene
 
 
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """METEOR's Java program takes seconds to start; tests/test_textmetrics.py runs it."""
+    monkeypatch.setattr("grand3d.bench.texts.meteor", lambda *texts: None)
+
+
 def test_scanqa_golden(golden: Callable[[str], Path], tmp_path: Path) -> None:
     case = json.loads(next(golden("scanqa/em_top1_top10.json").parent.glob("*.json")).read_text())
     rows = [row | {"object_ids": [], "object_names": []} for row in case["gold"]]
