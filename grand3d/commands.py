@@ -203,6 +203,8 @@ def score(options: argparse.Namespace) -> None:
         )
         samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
         if options.samples is not None:
+            if not samples:
+                raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
             write_jsonl(options.samples, samples)
         print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
 

@@ -18,6 +18,8 @@ for half in fit test; do
 done
 grand3d calibrate "$out/fit" "$out/fit.jsonl" "$out/calibration.json"
 printf '\n== as the model says\n'
-grand3d score scanrefer "$out/test" "$out/test.jsonl" | tee "$out/before.txt"
-printf '\n== with the chances of the other half fitted\n'
-grand3d score scanrefer "$out/test" "$out/test.jsonl" --calibration "$out/calibration.json" | tee "$out/after.txt"
+grand3d score scanrefer "$out/test" "$out/test.jsonl"
+grand3d score scanrefer "$out/test" "$out/test.jsonl" --json >"$out/before.json"
+printf '\n== decided again, with chances and thresholds fitted on the other half\n'
+grand3d score scanrefer "$out/test" "$out/test.jsonl" --calibration "$out/calibration.json"
+grand3d score scanrefer "$out/test" "$out/test.jsonl" --calibration "$out/calibration.json" --json >"$out/after.json"

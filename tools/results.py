@@ -12,7 +12,7 @@ HEAD = """# Results on real scans
 The adapter that comes with grand3d (`default`) is SmolLM2-135M-Instruct with LoRA, trained on generated rooms only. It has
 never seen a real scan. Below it answers questions about real ones: ScanNet's validation scans as Mask3D sees them.
 
-Everything here is made by one command, an hour and a half on two cores:
+Everything here is made by one command, an hour and a half on two cores, but the sections that name their own:
 
 ```
 GRAND3D_REAL=/where/the/files/are bash recipes/real.sh
@@ -23,7 +23,8 @@ scans: the development half; generator and settings were tuned while looking at 
 question files (scannet200). Brackets are 95 % intervals from a bootstrap over scenes. `first mention`, `look-up` and `always yes`
 use no model: they say what the labels alone are worth, over the same questions as the adapter's row. A row with a smaller `n` was
 asked about a part of the scenes only. Replies may have 192 tokens (the base: 96), and 8 on 3D-POPE. All rows below come from
-replies that no grammar constrained (`--unconstrained`), the only way when they were made; the adapter's could all be read.
+replies that no grammar constrained (`--unconstrained`), the only way when they were made, unless a section says otherwise; the
+adapter's could all be read.
 
 The files, under GRAND3D_REAL: `mask3d/scannet_val_proposals.json` (proposals as 3D-GRAND feeds them: `{scene: {obj_k: {centroid,
 extent, category, score}}}`), `scanrefer/val_descriptions_dev.json` (`{scene_id, object_id, description}` rows),
@@ -37,6 +38,22 @@ spread of F1 over the templates. About a fifth of the popular and adversarial "n
 caps every row."""
 
 
+WAYS_NOTE = """## ScanRefer, asked otherwise
+
+`bash recipes/decoding.sh`: the same adapter, the same descriptions, other ways of answering (docs/generation.md), each against
+constrained greedy replies sample by sample. `difference` is in points of Acc@0.25, its interval clustered by scene; ECE is the
+expected calibration error of the chances, where there are some. The last row is over all descriptions, against the first
+table's replies.
+"""
+
+ABSTENTION_NOTE = """## Saying that nothing fits
+
+`bash recipes/abstention.sh`: generated rooms held out, with references that fit nothing, one object or several; chances and
+thresholds fitted on other rooms. The adapter has never seen a reference without a target, or with several, in training. `nothing fits`
+is the F1 of saying so; the other columns are shares named exactly.
+"""
+
+
 def main(folder: Path) -> None:
     print(HEAD)
     print("## ScanRefer, Mask3D proposals\n")
@@ -45,6 +62,12 @@ def main(folder: Path) -> None:
         print("\n## ScanRefer, true boxes of the referred objects\n")
         print("The prompt shows the true boxes of every object that ScanRefer refers to in the scene, and no others.\n")
         scanrefer(folder, "scanrefer_true")
+    if load(folder.parent / "decoding", "candidates"):
+        print("\n" + WAYS_NOTE)
+        ways(folder.parent / "decoding")
+    if load(folder.parent / "abstention", "after"):
+        print("\n" + ABSTENTION_NOTE)
+        abstention(folder.parent / "abstention")
     print("\n## 3D-POPE, scannet200\n\n" + POPE_NOTE + "\n")
     pope(folder)
 
@@ -87,6 +110,41 @@ def scanrefer(folder: Path, name: str) -> None:
             line(f"{row['name']} ({row['source']})", row["n"], span(row, "acc25"), span(row, "acc50"), "", "")
     several = tuned["counts"]["several_ids"]
     print(f"\nIoU: {tuned['rules']['iou']}. {tuned['rules']['several_ids']}; replies with several: {several}.")
+
+
+def ways(folder: Path) -> None:
+    line("way", "n", "Acc@0.25", "difference", "won", "lost", "unparsable", "ECE")
+    line("---", *["---:"] * 7)
+    titles = {
+        "constrained": "constrained, greedy",
+        "unconstrained": "`--unconstrained`",
+        "candidates": "`--candidates`",
+        "contrast": "`--contrast 0.5`",
+        "orders": "`--orders 3`",
+        "merged": "`prompt.merge_overlap=0.7`",
+        "scored": "`prompt.serializer=scored`",
+        "candidates_all": "`--candidates`, all descriptions",
+    }
+    for name, title in titles.items():
+        report = load(folder, name)
+        if report is None:
+            continue
+        (gain,) = [row for row in report["against"] if row["name"] == "acc25"]
+        ece = "" if report.get("ece") is None else f"{report['ece']:.1f}"
+        same = name == "constrained"
+        cells = ("", "", "") if same else (span(gain, "difference"), gain["won"], gain["lost"])
+        line(title, gain["n"], span(report["rows"][0], "acc25"), *cells, report["counts"]["unparsable"], ece)
+
+
+def abstention(folder: Path) -> None:
+    line("", "n", "nothing meant", "one meant", "several meant", "nothing fits: F1", "ECE")
+    line("---", *["---:"] * 6)
+    for name, title in (("before", "as the model says"), ("after", "calibrated")):
+        report = load(folder, name)
+        if report is not None:
+            rows = {row["name"]: row for row in report["targets"]}
+            exact = [span(rows[key], "exact") if key in rows else "-" for key in ("nothing", "one object", "several")]
+            line(title, report["counts"]["n"], *exact, span(report["abstention"][0], "f1"), f"{report['ece']:.1f}")
 
 
 def pope(folder: Path) -> None:
