@@ -260,6 +260,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("data", help="data folder, neither learnt from nor to be reported")
     sub.add_argument("replies", help="replies to it, of predict --candidates")
     sub.add_argument("out", help="file to write, for score --calibration")
+    shown = "power of the detector's scores that chances are multiplied by; 1 takes them at their word (default: 0)"
+    sub.add_argument("--score-weight", type=_weight, default=0.0, metavar="POWER", help=shown)
 
     sub = command("chat", "talk about a scene", "grand3d chat demo")
     sub.add_argument("scene", help="demo, a scenes.jsonl, a graph .json, or a data folder; PLACE:SCENE_ID names one")
@@ -283,6 +285,16 @@ def _add_reply_options(sub: argparse.ArgumentParser) -> None:
     shown = "let the model write what it likes; without this every reply follows the grammar of docs/markup.md"
     sub.add_argument("--unconstrained", action="store_true", help=shown)
     sub.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="number format (default: fp32)")
+
+
+def _weight(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a power, expected a number from 0 to 100")
+    return value
 
 
 def _share(text: str) -> float:

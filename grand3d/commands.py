@@ -211,7 +211,8 @@ def score(options: argparse.Namespace) -> None:
 
 def calibrate(options: argparse.Namespace) -> None:
     data = load_data(options.data)
-    found = calibration.fit(data, own_replies(options.replies, data, load_replies(options.replies), Rejects()))
+    replies = own_replies(options.replies, data, load_replies(options.replies), Rejects())
+    found = calibration.fit(data, replies, options.score_weight)
     calibration.save_calibration(options.out, found)
     temperatures = ", ".join(f"{task} {value:.2f}" for task, value in found.temperature.items())
     _say(f"{options.out}: temperature {temperatures}; none below {found.none_below}, also above {found.also_above}")

@@ -73,7 +73,12 @@ def report(
         if fitted is not None:
             found = calibration.load_calibration(fitted)
             tasks = {sample.sample_id: sample.task for sample in data.samples}
-            ours = [calibration.apply(reply, tasks.get(reply.sample_id, ""), found) for reply in ours]
+            ours = [
+                calibration.apply(reply, tasks[reply.sample_id], found, data.scenes[reply.scene_id])
+                if reply.sample_id in tasks
+                else reply
+                for reply in ours
+            ]
         theirs = [answer for answer in answers if not isinstance(answer, Reply)]
         return evaluate.score(bench, data, [*ours, *theirs], missing, **settings)
 

@@ -72,14 +72,14 @@ def test_decide(chances: tuple[float, ...], calibration: Calibration, named: tup
 def test_apply_writes_the_decision_into_the_answer_and_leaves_the_rest() -> None:
     text = markup.reference_reply([("the chair", ("obj_2",))], "chair", ("obj_0",), "first")
     before = reply("q", (0.5, 0.45, 0.02, 0.02, 0.01), text)
-    after = apply(before, "object_reference", Calibration(also_above=0.5))
+    after = apply(before, "object_reference", Calibration(also_above=0.5), ROOM)
     assert after.text == markup.reference_reply([("the chair", ("obj_2",))], "chair", ("obj_0", "obj_1"), "first")
-    assert apply(before, "object_reference", Calibration(none_below=0.9)).text.endswith(
+    assert apply(before, "object_reference", Calibration(none_below=0.9), ROOM).text.endswith(
         "<p>chair</p>[]</refer_expression_grounding>"
     )
-    assert apply(before, "counting", Calibration(none_below=0.9)) == before
+    assert apply(before, "counting", Calibration(none_below=0.9), ROOM) == before
     plain = replace(before, chances=())
-    assert apply(plain, "object_reference", Calibration(none_below=0.9)) == plain
+    assert apply(plain, "object_reference", Calibration(none_below=0.9), ROOM) == plain
 
 
 def test_fit_learns_when_to_name_none_and_several() -> None:
@@ -95,7 +95,7 @@ def test_fit_learns_when_to_name_none_and_several() -> None:
     assert found.none_below > 0 and found.also_above <= 1
     tasks = {sample.sample_id: sample.task for sample in samples}
     before = score(data, replies)["rows"][0]
-    after = score(data, [apply(item, tasks[item.sample_id], found) for item in replies])["rows"][0]
+    after = score(data, [apply(item, tasks[item.sample_id], found, data.scenes[item.scene_id]) for item in replies])["rows"][0]
     assert before["accuracy"] == pytest.approx(100 / 3) and after["accuracy"] == 100 and "ece" in after
 
 
@@ -109,7 +109,7 @@ def test_fit_refuses_what_it_cannot_learn_from() -> None:
 
 def test_calibration_file_comes_back_and_nonsense_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
-    made = Calibration({"existence": 1.5}, 0.25, 0.8)
+    made = Calibration({"existence": 1.5}, 1.5, 0.25, 0.8)
     save_calibration(file, made)
     assert load_calibration(file) == made
     for change in ({"temperature": {"existence": 0}}, {"none_below": 2}, {"also_above": -1}, {"temperature": 3}):
@@ -127,3 +127,33 @@ def test_chances_of_a_reply_are_kept_and_checked() -> None:
     for bad in ([2], [-0.1], ["x"], "x", [0.5], [1.0] * 5, [0.5, 0.3], [0.2] * 6):
         with pytest.raises(GrandError, match="chances"):
             reply_from_dict(reply_to_dict(made) | {"chances": bad})
+
+
+def test_scores_of_the_detector_decide_between_equals_and_leave_the_sum_at_one() -> None:
+    scored = replace(
+        ROOM, objects=tuple(replace(item, score=score) for item, score in zip(ROOM.objects, (0.2, 0.9, 0.5, 0.9), strict=True))
+    )
+    text = f"{markup.ANSWER}<p>it</p>[<obj_0>]{markup.ANSWER_END}"
+    before = reply("q", (0.4, 0.35, 0.2, 0.0, 0.05), text)
+    after = apply(before, "object_reference", Calibration(score_weight=1.0), scored)
+    weighed = np.array([0.4 * 0.2, 0.35 * 0.9, 0.2 * 0.5, 0.0, 0.05 * 0.9])
+    assert np.allclose(after.chances, weighed / weighed.sum()) and "[<obj_1>]" in after.text
+    assert apply(before, "object_reference", Calibration(score_weight=1.0), ROOM).chances == pytest.approx(before.chances)
+    assert apply(before, "object_reference", Calibration(), scored).text == text
+
+
+def test_fit_takes_the_weight_of_the_scores_into_the_temperature() -> None:
+    rng, scores = np.random.default_rng(1), np.array([0.1, 0.3, 0.5, 0.7])
+    scored = replace(ROOM, objects=tuple(replace(item, score=float(x)) for item, x in zip(ROOM.objects, scores, strict=True)))
+    samples, replies = [], []
+    for k in range(1500):
+        chances = rng.dirichlet(np.ones(5))
+        meant = chances * np.append(scores / scores.max(), 1)  # what the model saw, times what the detector knew
+        right = int(rng.choice(5, p=meant / meant.sum()))
+        targets = () if right == 4 else (str(right),)
+        samples.append(Sample(str(k), "room", "object_reference", "it", target_ids=targets))
+        replies.append(reply(str(k), tuple(chances.tolist())))
+    data = Data({"room": scored}, tuple(samples))
+    plain, weighed = fit(data, replies), fit(data, replies, 1.0)
+    assert weighed.temperature["object_reference"] == pytest.approx(1, abs=0.15)
+    assert plain.temperature["object_reference"] > 1.3 * weighed.temperature["object_reference"]

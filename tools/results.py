@@ -49,8 +49,8 @@ table's replies.
 ABSTENTION_NOTE = """## Saying that nothing fits
 
 `bash recipes/abstention.sh`: generated rooms held out, with references that fit nothing, one object or several; chances and
-thresholds fitted on other rooms. The adapter has never seen a reference without a target, or with several, in training. `nothing fits`
-is the F1 of saying so; the other columns are shares named exactly.
+thresholds fitted on other rooms. The adapter has never seen a reference without a target, or with several, in training.
+`nothing fits: F1` is that of saying so; the other columns are shares named exactly.
 """
 
 
