@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grand3d import markup
-from grand3d.calibration import Calibration, apply, decide, fit, fit_temperature, load_calibration, save_calibration, sharpen
+from grand3d.calibration import (
+    Calibration,
+    apply,
+    decide,
+    fit,
+    fit_temperature,
+    load_calibration,
+    right_index,
+    save_calibration,
+    sharpen,
+)
 from grand3d.errors import GrandError
 from grand3d.figures import score
 from grand3d.metrics import calibration_error, reliability
@@ -156,4 +166,10 @@ def test_fit_takes_the_weight_of_the_scores_into_the_temperature() -> None:
     data = Data({"room": scored}, tuple(samples))
     plain, weighed = fit(data, replies), fit(data, replies, 1.0)
     assert weighed.temperature["object_reference"] == pytest.approx(1, abs=0.15)
-    assert plain.temperature["object_reference"] > 1.3 * weighed.temperature["object_reference"]
+    right = [right_index(sample, row, data) for sample, row in zip(samples, replies, strict=True)]
+
+    def loss(found: Calibration) -> float:
+        kept = (apply(row, "object_reference", found, scored).chances for row in replies)
+        return -float(np.mean([math.log(chances[index]) for chances, index in zip(kept, right, strict=True)]))
+
+    assert loss(weighed) < loss(plain) - 0.05
