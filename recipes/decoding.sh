@@ -25,7 +25,17 @@ way orders "$scenes" --orders 3
 way merged "$scenes" prompt.merge_overlap=0.7
 way scored "$scenes" prompt.serializer=scored
 grand3d predict "$adapter" "$data" "$out/candidates_all.jsonl" --max-new-tokens 192 --scenes "${CANDIDATE_SCENES:-1000}" --candidates
-grand3d score scanrefer "$data" "$out/candidates_all.jsonl" --missing skip --json --against runs/real/scanrefer.adapter.jsonl \
-    >"$out/candidates_all.json"
+all() { # name, further options of score: the chances of all descriptions, against the first table's replies
+    grand3d score scanrefer "$data" "$out/candidates_all.jsonl" --missing skip --json --against runs/real/scanrefer.adapter.jsonl \
+        "${@:2}" >"$out/$1.json"
+}
+all candidates_all
+# temperatures fitted on generated rooms, with the detector's scores at their word or left out
+grand3d synth rooms "$out/fit" --scenes 20 --seed 920001 --questions 24 --force
+grand3d predict "$adapter" "$out/fit" "$out/fit.jsonl" --max-new-tokens 192 --candidates
+for weight in 0 1; do
+    grand3d calibrate "$out/fit" "$out/fit.jsonl" "$out/calibration_$weight.json" --score-weight "$weight"
+    all "calibrated_$weight" --calibration "$out/calibration_$weight.json"
+done
 python tools/results.py runs/real >runs/real/results.md
 echo "written: runs/real/results.md"

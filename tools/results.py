@@ -42,8 +42,8 @@ WAYS_NOTE = """## ScanRefer, asked otherwise
 
 `bash recipes/decoding.sh`: the same adapter, the same descriptions, other ways of answering (docs/generation.md), each against
 constrained greedy replies sample by sample. `difference` is in points of Acc@0.25, its interval clustered by scene; ECE is the
-expected calibration error of the chances, where there are some. The last row is over all descriptions, against the first
-table's replies.
+expected calibration error of the chances, where there are some. The rows "all descriptions" and below are over all of them,
+against the first table's replies; `--score-weight 1` multiplies each chance by the detector's score.
 """
 
 ABSTENTION_NOTE = """## Saying that nothing fits
@@ -124,6 +124,8 @@ def ways(folder: Path) -> None:
         "merged": "`prompt.merge_overlap=0.7`",
         "scored": "`prompt.serializer=scored`",
         "candidates_all": "`--candidates`, all descriptions",
+        "calibrated_0": "- calibrated on generated rooms",
+        "calibrated_1": "- calibrated, `--score-weight 1`",
     }
     for name, title in titles.items():
         report = load(folder, name)
