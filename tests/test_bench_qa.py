@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from grand3d.bench import scanqa, sqa3d
+from grand3d.bench import scan2cap, scanqa, sqa3d
+from grand3d.convert import scan2cap as read_scan2cap
 from grand3d.convert import scanqa as read_scanqa
 from grand3d.convert import sqa3d as read_sqa3d
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.sample import Data, Reply, Sample
-from grand3d.scene import Scene
+from grand3d.scene import Object, Scene
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +122,50 @@ def test_sqa3d_broken_rows_are_collected(tmp_path: Path) -> None:
     rejects = Rejects(skip_bad=True)
     data = read_sqa3d.convert(questions=tmp_path / "q.json", annotations=tmp_path / "a.json", rejects=rejects)
     assert [sample.sample_id for sample in data.samples] == ["1"] and len(rejects.rows) == 5 and data.samples[0].viewpoint is None
+
+
+def test_scan2cap_golden(golden: Callable[[str], Path]) -> None:
+    case = json.loads(golden("scan2cap/kiou_masking.json").read_text())
+    samples = tuple(
+        Sample(key, "s", "object_description", "", "x", (key.split("|")[1],), meta={"captions": captions})
+        for key, captions in case["corpus"].items()
+    )
+    unit = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    objects = tuple(Object(str(k), "thing", (0.5, 0.5, 0.5), (1.0, 1.0, 1.0)) for k in (1, 2, 3))
+    data = Data({"s": Scene("s", objects)}, samples)
+    answers = {key: {"caption": text, "box": unit} for key, text in case["candidates"].items()}
+    report = scan2cap.score(data, scan2cap_answers(answers))
+    expected = case["expected"]
+    row = next(row for row in report["rows"] if row["name"] == "m@0.5" and row["rule"] == ">=")
+    assert [row[f"bleu{k}"] for k in (1, 2, 3, 4)] == pytest.approx([100 * expected[f"Bleu_{k}"] for k in (1, 2, 3, 4)])
+    assert (row["rouge_l"], row["cider"]) == pytest.approx((100 * expected["ROUGE_L"], 100 * expected["CIDEr"]))
+    each = [line["rouge_l@0.5>="] for line in report["samples"]]
+    assert each == pytest.approx(expected["per_item"]["ROUGE_L"]) and each[2] > 0.4  # the placeholder earns from its marks
+
+
+def scan2cap_answers(rows: dict[str, Any]) -> Any:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(rows, file)
+        file.flush()
+        return scan2cap.read_replies(file.name, Data({}, ()), Rejects(skip_bad=True))
+
+
+def test_scan2cap_threshold_is_reached_or_passed_and_misses_get_the_placeholder(tmp_path: Path) -> None:
+    rows = [{"scene_id": "s", "object_id": str(k), "object_name": "chair", "token": ["a", "red", "chair"]} for k in (1, 1, 2)]
+    rows += [
+        {"scene_id": "s", "object_id": "x", "object_name": "chair"},
+        {"scene_id": "s", "object_id": "3", "object_name": "c", "token": []},
+    ]
+    (tmp_path / "q.json").write_text(json.dumps(rows))
+    box = {"category": "chair", "centroid": [0.5, 0.5, 0.5], "extent": [1, 1, 1]}
+    (tmp_path / "t.json").write_text(json.dumps({"s": {"1": box, "2": {**box, "centroid": [5, 5, 5]}}}))
+    rejects = Rejects(skip_bad=True)
+    data = read_scan2cap.convert(questions=tmp_path / "q.json", truth=tmp_path / "t.json", rejects=rejects)
+    assert [s.sample_id for s in data.samples] == ["s|1|chair", "s|2|chair"] and len(rejects.rows) == 2
+    half = {"caption": ["sos a red chair eos"], "box": [[0, 0, 0], [1, 1, 0.5]]}  # overlaps by exactly a half
+    report = scan2cap.score(data, scan2cap_answers({"s|1|chair": half, "s|9|chair": "x", "s|2|chair": 3}), "wrong")
+    kept = {(row["name"], row["rule"]): row["kept"] for row in report["rows"]}
+    assert kept == {("m@0.0", ">="): 1, ("m@0.25", ">="): 1, ("m@0.25", ">"): 1, ("m@0.5", ">="): 1, ("m@0.5", ">"): 0}
+    assert (report["counts"]["missing"], report["counts"]["extra"]) == (1, 1)

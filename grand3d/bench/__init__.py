@@ -21,4 +21,5 @@ BENCHMARKS = {
     "mmscan": "grand3d.bench.mmscan",
     "scanqa": "grand3d.bench.scanqa",
     "sqa3d": "grand3d.bench.sqa3d",
+    "scan2cap": "grand3d.bench.scan2cap",
 }

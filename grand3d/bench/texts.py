@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +62,36 @@ def rows_of(samples: Sequence[Mapping[str, Any]], figures: Sequence[str], groups
     return out
 
 
-def text_row(pairs: Pairs, split: Callable[[str], list[str]] = ptb_tokens) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """BLEU-1 to 4, ROUGE-L, CIDEr and METEOR of a corpus, times 100, with intervals; and ROUGE-L and CIDEr of each pair.
+def text_row(pairs: Pairs) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """``corpus_row`` of answers and their references on PTB tokens."""
+    answers = [ptb_tokens(said(answer)) for _, answer in pairs]
+    known = [[ptb_tokens(text) for text in references(sample)] for sample, _ in pairs]
+    return corpus_row(answers, known, [sample.scene_id for sample, _ in pairs])
+
+
+def corpus_row(
+    answers: Sequence[Sequence[str]], known: Sequence[Sequence[Sequence[str]]], scenes: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """BLEU-1 to 4, ROUGE-L, CIDEr and METEOR of a corpus, times 100, with intervals; and ROUGE-L and CIDEr of each answer.
 
     METEOR is None where its Java program cannot run.
+
+    Args:
+        answers: Tokens of each.
+        known: Tokens of its references.
     """
-    answers = [split(said(answer)) for _, answer in pairs]
-    known = [[split(text) for text in references(sample)] for sample, _ in pairs]
-    scenes = [sample.scene_id for sample, _ in pairs]
     counts = np.array([bleu_counts(a, r) for a, r in zip(answers, known, strict=True)])
     row: dict[str, Any] = {}
     for k, value in enumerate(bleu_of(counts.sum(axis=0))):
         low, high = bootstrap(counts, scenes, lambda sums, k=k: bleu_of(sums)[..., k])
-        row |= {f"bleu{k + 1}": 100 * value, f"bleu{k + 1}_low": 100 * low, f"bleu{k + 1}_high": 100 * high}
+        row |= percents({f"bleu{k + 1}": float(value), f"bleu{k + 1}_low": low, f"bleu{k + 1}_high": high})
     each = {"rouge_l": np.array([rouge_l(a, r) for a, r in zip(answers, known, strict=True)]), "cider": cider(answers, known)}
     found = meteor(answers, known)
     for name, values in each.items():
         low, high = mean_interval(values, scenes)
-        row |= {name: 100 * values.mean(), f"{name}_low": 100 * low, f"{name}_high": 100 * high}
+        row |= percents({name: float(values.mean()), f"{name}_low": low, f"{name}_high": high})
     row["meteor"] = None if found is None else 100 * found[0]
-    return row, [{name: float(values[k]) for name, values in each.items()} for k in range(len(pairs))]
+    return row, [{name: float(values[k]) for name, values in each.items()} for k in range(len(answers))]
 
 
 def read_texts(path: str | Path, data: Data, rejects: Rejects | None = None, key: str = "question_id") -> list[Answer]:

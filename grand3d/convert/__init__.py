@@ -16,4 +16,5 @@ CONVERTERS = {
     "sg3d": "grand3d.convert.sg3d",
     "scanqa": "grand3d.convert.scanqa",
     "sqa3d": "grand3d.convert.sqa3d",
+    "scan2cap": "grand3d.convert.scan2cap",
 }
