@@ -169,11 +169,17 @@ def apply(reply: Reply, task: str, calibration: Calibration, scene: Scene) -> Re
     prior = _prior(reply, task, scene, calibration.score_weight)
     chances = tuple(sharpen(reply.chances, calibration.temperature.get(task, 1.0), prior).tolist())
     text = reply.text
-    start = text.find("[", text.find(markup.PHRASE_END, max(0, text.find(markup.ANSWER))))
-    if task == REFERENCE and markup.ANSWER in text and start >= 0:
-        ids = [f"obj_{k}" for k in decide(reply.chances, calibration, prior)]
-        text = text[:start] + markup.span("", ids) + text[text.index("]", start) + 1 :]
+    if task == REFERENCE:
+        text = answer_with(text, [f"obj_{k}" for k in decide(reply.chances, calibration, prior)])
     return dataclasses.replace(reply, text=text, chances=chances)
+
+
+def answer_with(text: str, ids: Sequence[str]) -> str:
+    """A reply to a reference with these ids in place of those it answers with; unchanged without an answer."""
+    start = text.find("[", text.find(markup.PHRASE_END, max(0, text.find(markup.ANSWER))))
+    if markup.ANSWER not in text or start < 0:
+        return text
+    return text[:start] + markup.span("", ids) + text[text.index("]", start) + 1 :]
 
 
 def load_calibration(path: str | Path) -> Calibration:

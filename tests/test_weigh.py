@@ -66,7 +66,7 @@ def test_choose_traced_weighs_where_the_answered_object_was_first_named(lively: 
     few, num = (*(f"<obj_{k}>]" for k in range(26)), "]"), 24
     plain, traced = replace(OBJECTS, candidates=few), replace(OBJECTS, candidates=few, traced=True)
     grammar = reply_grammar("reference", [f"obj_{k}" for k in range(26)])
-    grammar = grammar.replace(f'"{markup.DETAILED}" TEXT', f'"{markup.DETAILED}" MENTION MENTION MENTION')
+    grammar = grammar.replace(f'"{markup.DETAILED}" TEXT', f'"{markup.DETAILED}" MENTION "." MENTION MENTION')
     grammar = re.sub(r"(?m)^MENTION: .*$", 'MENTION: "<p>" /[0-9]{1,2}/ "</p>[" LIST? "]"', grammar)  # a random model names few
     requests = questions(num, 1)
     first = {i: (text, ways) for i, text, _, ways in choose(model, tokenizer, requests, [plain] * num, [grammar] * num, 150)}
@@ -80,7 +80,8 @@ def test_choose_traced_weighs_where_the_answered_object_was_first_named(lively: 
             kinds["only in the answer"] += 1
             assert (text, chances) == (before, at_answer)
             continue
-        ways = [text_ids(tokenizer, before[:place] + way + plain.end) for way in few]
+        behind = before[place + len(written) :]  # "]." is one token, and says that no object is meant as "]" does
+        ways = [text_ids(tokenizer, before[:place] + way + behind) for way in few]
         assert chances == pytest.approx(by_hand(model, requests[index].prefix + requests[index].suffix, ways), rel=1e-4)
         best = few[chances.index(max(chances))]
         kinds["stands" if best == written else "written again"] += 1

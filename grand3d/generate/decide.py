@@ -15,8 +15,10 @@ from grand3d.generate.sides import Sides
 from grand3d.generate.weigh import Asked, weigh
 from grand3d.tokens import decode, text_ids
 
-Found = tuple[int, Row, str]
-"""Line of the rows, the reply, and its text up to the decision."""
+Found = tuple[int, Row, str, str]
+"""Line of the rows, the reply, its text up to the decision, and what stands behind the candidates."""
+BEHIND = 8
+"""Characters of the reply behind an earlier place: enough for every token that a list's last bracket may be part of."""
 
 
 def decide(base: Any, tokenizer: Any, sides: Sides, live: Sequence[Row | None]) -> list[Question]:
@@ -32,14 +34,14 @@ def decide(base: Any, tokenizer: Any, sides: Sides, live: Sequence[Row | None]) 
             text = decode(tokenizer, row.reply)
             place = row.question.choice.place(text)
             if place is not None:
-                found.append((line, row, text[:place]))
+                found.append((line, row, text[:place], row.question.choice.end))
     known = [item for item in found if item[1].question.decided is not None]
-    for _, row, text in known:
+    for _, row, text, _ in known:
         _end(row, text, row.question.decided.candidate, row.question.decided.chances)
     found = [item for item in found if item[1].question.decided is None]
     weights = _weighed(base, tokenizer, sides, found)
     earlier = []
-    for (line, row, text), chances in zip(found, weights, strict=True):
+    for (line, row, text, _), chances in zip(found, weights, strict=True):
         best = _best(chances)
         place = _first_named(text, row.question.choice.candidates[best])
         if row.question.choice.traced and place is not None:
@@ -47,7 +49,10 @@ def decide(base: Any, tokenizer: Any, sides: Sides, live: Sequence[Row | None]) 
         else:
             _end(row, text, best, chances)
     again = []
-    places = [(line, row, text[:place]) for line, row, text, place, _ in earlier]
+    places = []
+    for line, row, text, place, written in earlier:
+        behind = place + len(row.question.choice.candidates[written])
+        places.append((line, row, text[:place], text[behind : behind + BEHIND]))
     for (_, row, text, place, written), chances in zip(earlier, _weighed(base, tokenizer, sides, places), strict=True):
         best = _best(chances)
         start = text_ids(tokenizer, text[:place] + row.question.choice.candidates[best])
@@ -66,9 +71,9 @@ def _first_named(text: str, candidate: str) -> int | None:
 
 def _weighed(base: Any, tokenizer: Any, sides: Sides, found: Sequence[Found]) -> list[list[float]]:
     asked = []
-    for line, row, text in found:
-        choice = row.question.choice
-        ways = [row.begin + text_ids(tokenizer, text + way + choice.end) for way in choice.candidates]
+    for line, row, text, behind in found:
+        # with what follows, as the last bracket of a list may be one token with it
+        ways = [row.begin + text_ids(tokenizer, text + way + behind) for way in row.question.choice.candidates]
         asked.append(Asked(line, row.begin + row.reply, ways))
     return weigh(base, sides, asked)
 

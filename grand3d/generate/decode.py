@@ -20,7 +20,7 @@ from grand3d.generate.decide import decide
 from grand3d.generate.growing import Ids, Question, Row, begin, group
 from grand3d.generate.guide import Grammar
 from grand3d.generate.sampling import draw
-from grand3d.generate.sides import Sides
+from grand3d.generate.sides import Sides, contrasted
 from grand3d.generate.weigh import Choice
 from grand3d.tokens import Encoded, decode, stop_ids
 
@@ -245,7 +245,8 @@ def _answer(
             sides.add(len(new))
         going = [row for row in live if row is not None]
         with _timed(times, "steps", base):
-            logits = sides.step(base, [i for i, row in enumerate(live) if row is not None], [row.feed for row in going])
+            lines = [i for i, row in enumerate(live) if row is not None]
+            logits = contrasted(*sides.step(base, lines, [row.feed for row in going]), sides.contrast)
             tokens = _draw(logits, going, sampling) if sampling.temperature else logits.argmax(-1).tolist()
         with _timed(times, "grammar", base):
             for i, (row, token) in enumerate(zip(going, tokens, strict=True)):

@@ -59,20 +59,21 @@ class Sides:
         other = None if self.other is None else self.other.fork(lines, lengths)
         return Sides(self.rows.fork(lines, lengths), other, self.contrast)
 
-    def step(self, base: Any, going: list[int], feed: list[list[int]]) -> Tensor:
-        """See ``cache.step``; with a contrast, what it leaves of the logits."""
+    def step(self, base: Any, going: list[int], feed: list[list[int]]) -> tuple[Tensor, Tensor | None]:
+        """See ``cache.step``; the logits of both sides, for ``contrasted``."""
         logits = step(base, self.rows, going, feed)
-        if self.other is None:
-            return logits
-        return contrasted(logits, step(base, self.other, going, feed), self.contrast)
+        return logits, None if self.other is None else step(base, self.other, going, feed)
 
 
-def contrasted(logits: Tensor, other: Tensor, contrast: float) -> Tensor:
+def contrasted(logits: Tensor, other: Tensor | None, contrast: float) -> Tensor:
     """(1 + contrast) log p - contrast log q over the plausible tokens; the others keep their order, far below.
 
     Args:
-        logits: (rows, vocabulary), of p; ``other`` of q.
+        logits: (..., tokens), of p, over the tokens that there are to choose from; ``other`` of q. Without the other they
+            are given back as they are.
     """
+    if other is None:
+        return logits
     ours, theirs = torch.log_softmax(logits.float(), -1), torch.log_softmax(other.float(), -1)
     plausible = ours >= ours.amax(-1, keepdim=True) + math.log(PLAUSIBLE)
     return torch.where(plausible, ours + contrast * (ours - theirs), ours - FAR)

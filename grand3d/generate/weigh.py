@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from grand3d.errors import GrandError
-from grand3d.generate.sides import Sides
+from grand3d.generate.sides import Sides, contrasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,10 @@ class Asked:
 
 
 def weigh(base: Any, sides: Sides, asked: Sequence[Asked]) -> list[list[float]]:
-    """For each decision the probability of each candidate, as numbers that add up to 1."""
+    """For each decision the probability of each candidate, as numbers that add up to 1.
+
+    A contrast is taken among the tokens that a branching decides between, whatever else the model would rather write there.
+    """
     forks, lengths, feeds, owners = [], [], [], []
     for number, item in enumerate(asked):
         cached = min(int(sides.lengths[item.row]), len(item.known))
@@ -79,10 +82,11 @@ def weigh(base: Any, sides: Sides, asked: Sequence[Asked]) -> list[list[float]]:
             owners.append((number, children))
     totals = [[0.0] * len(item.sequences) for item in asked]
     if forks:
-        logits = sides.fork(forks, lengths).step(base, list(range(len(forks))), feeds)
-        for line, (number, children) in zip(logits, owners, strict=True):
+        logits, others = sides.fork(forks, lengths).step(base, list(range(len(forks))), feeds)
+        for line, (number, children) in enumerate(owners):
             tokens = list(children)
-            chances = torch.log_softmax(line[tokens].double(), -1).tolist()
+            left = contrasted(logits[line, tokens], None if others is None else others[line, tokens], sides.contrast)
+            chances = torch.log_softmax(left.double(), -1).tolist()
             for token, chance in zip(tokens, chances, strict=True):
                 for candidate in children[token]:
                     totals[number][candidate] += chance
