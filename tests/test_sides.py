@@ -67,7 +67,8 @@ def test_contrast_of_candidates_is_that_of_two_whole_prompts(lively: Any) -> Non
         for way, chance in zip(ways, chances, strict=True):
             with torch.no_grad():
                 p, q = (
-                    model(torch.tensor([ids + suffixes[index] + way])).logits[0, -len(way) - 1 :].double() for ids in (prefix, other)
+                    model(torch.tensor([ids + suffixes[index] + way])).logits[0, -len(way) - 1 :].double()
+                    for ids in (prefix, other)
                 )
             expected = 1.0
             for i, token in enumerate(way):
@@ -132,7 +133,11 @@ def test_agree_means_chances_by_object_not_by_number() -> None:
     assert agree("existence", [yes, no]).text == "No" and agree("existence", [yes, no]).chances == pytest.approx((0.35, 0.65))
 
 
-@given(st.lists(st.tuples(st.permutations("abcd"), st.integers(2, 4), st.lists(st.integers(1, 9), min_size=5, max_size=5)), min_size=2))
+@given(
+    st.lists(
+        st.tuples(st.permutations("abcd"), st.integers(2, 4), st.lists(st.integers(1, 9), min_size=5, max_size=5)), min_size=2
+    )
+)
 def test_agree_names_what_the_mean_of_chances_says_also_where_no_order_does(drawn: list[Any]) -> None:
     replies, means = [], dict.fromkeys("abcd-", 0.0)
     for order, num, weights in drawn:  # a context may have room for fewer objects in another order
