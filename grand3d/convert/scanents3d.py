@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,9 @@ def grounded(text: str, tokens: list[str], phrases: list[Phrase]) -> str:
     """
     places = _places(text, tokens)
     if places is None:
+        ends = [*accumulate(len(token) + 1 for token in tokens)]
+        places = [(end - 1 - len(token), end - 1) for token, end in zip(tokens, ends, strict=True)]
         text = " ".join(tokens)
-        places = _places(text, tokens) or []
     pieces, position = [], 0
     for run, ids in phrases:
         start, end = places[run[0]][0], places[run[-1]][1]
