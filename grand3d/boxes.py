@@ -16,6 +16,8 @@ Floats = NDArray[np.floating]
 
 SCANREFER_EPS = 1e-8
 """Added to the union by the ScanRefer evaluator (float64): boxes that overlap by exactly a threshold then miss it."""
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
+"""Likewise by M3DRef-CLIP and torchmetrics_ext, in float32."""
 
 
 class Boxed(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grand3d.errors import import_extra
+from grand3d.errors import GrandError, import_extra
 
 Floats = NDArray[np.float64]
 
@@ -138,6 +138,36 @@ def proportions_differ(hits: float, n: int, other_hits: float, other_n: int) -> 
     share = (hits + other_hits) / (n + other_n)
     spread = math.sqrt(share * (1 - share) * (1 / n + 1 / other_n))
     return math.erfc(abs(hits / n - other_hits / other_n) / spread / math.sqrt(2)) if spread else math.nan
+
+
+def raking_weights(inside: ArrayLike, shares: ArrayLike, tolerance: float = 1e-9, max_rounds: int = 5000) -> Floats:
+    """Weights under which overlapping groups have given shares, as near to equal weights as can be (raking, iterative
+    proportional fitting: Deming & Stephan, 1940).
+
+    Args:
+        inside: (n, k), whether a sample is in a group; samples may be in several, or in none.
+        shares: (k,) of the groups, each of all samples.
+
+    Returns:
+        (n,) with mean 1.
+
+    Raises:
+        GrandError: If no weights give all the shares at once.
+    """
+    inside, shares = np.asarray(inside, bool), np.asarray(shares, np.float64)
+    weights = np.full(len(inside), 1 / max(len(inside), 1))
+    for _ in range(max_rounds):
+        for column, share in zip(inside.T, shares, strict=True):
+            for part, wanted in ((column, share), (~column, 1 - share)):
+                there = weights[part].sum()
+                weights[part] *= wanted / there if there > 0 else 0
+        if np.abs(weights @ inside - shares).max(initial=0) < tolerance and abs(weights.sum() - 1) < tolerance:
+            return weights * len(weights)
+    reached = ", ".join(f"{share:.3g}" for share in weights @ inside)
+    wanted = ", ".join(f"{share:.3g}" for share in shares)
+    raise GrandError(
+        f"no weights give the groups the shares {wanted} at once, expected shares that samples can have; got {reached}"
+    )
 
 
 def reliability(confidence: ArrayLike, correct: ArrayLike, num_bins: int = 10) -> list[dict[str, Any]]:

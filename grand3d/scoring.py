@@ -21,7 +21,7 @@ from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
 
 FILES = ("truth", "proposals", "ids", "annotations")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
-SETTINGS = ("labels", "rows", "rule")
+SETTINGS = ("labels", "rows", "rule", "shares")
 """Further arguments of a benchmark's ``score``."""
 
 
@@ -65,6 +65,8 @@ def report(
         )
     if "labels" in settings:
         settings["labels"] = module.read_labels(settings["labels"])
+    if "shares" in settings:
+        settings["shares"] = module.read_shares(settings["shares"])
 
     def on(path: str | Path) -> dict[str, Any]:
         refuse_stale(path, asked)

@@ -17,7 +17,6 @@ from grand3d.errors import GrandError
 from grand3d.files import shown
 from grand3d.metrics import binary_rates, bootstrap, calibration_error, confusion, mean_interval, paired_difference, reliability
 from grand3d.sample import Data, Reply, Sample
-from grand3d.scene import Scene
 
 MISSING = ("wrong", "skip")
 
@@ -124,21 +123,68 @@ def read_reply(reply: Reply) -> tuple[tuple[str, ...] | None, bool]:
     return tuple(table.get(i, "") for i in ids), lenient
 
 
-def answer_boxes(answer: Answer, scene: Scene) -> NDArray[np.float64] | None:
+def answer_boxes(answer: Answer, data: Data) -> NDArray[np.float64] | None:
     """The boxes (n, 2, 3) that an answer gives: its own, or those of the objects it names; None when none can be read.
 
-    Args:
-        scene: What the answer picks among. An id that it does not have spoils the answer.
+    A reply names objects that its prompt showed, a published row those of the id space that targets are in; an id that the
+    scene does not have spoils the answer.
     """
     if isinstance(answer, Reply):
-        ids, _ = read_reply(answer)
+        (ids, _), scenes = read_reply(answer), data.scenes
     elif answer.boxes is not None:
         return answer.boxes
     else:
-        ids = answer.object_ids
+        ids, scenes = answer.object_ids, data.scenes if data.truth is None else data.truth
+    scene = scenes[answer.scene_id]
     if ids is None or not set(ids) <= set(scene.object_ids):
         return None
     return objects_bounds([scene[item] for item in ids])
+
+
+def target_boxes(data: Data, sample: Sample) -> NDArray[np.float64]:
+    """The boxes (n, 2, 3) of a sample's targets, from ``truth`` where there is one.
+
+    Raises:
+        GrandError: If its scene does not have them.
+    """
+    scene = (data.scenes if data.truth is None else data.truth)[sample.scene_id]
+    absent = [item for item in sample.target_ids if item not in scene.object_ids]
+    if absent:
+        seen = f"target {shown(absent[0])} has no box among the {len(scene.objects)} objects of scene {shown(sample.scene_id)}"
+        hint = "" if scene.objects else "; a file of questions holds no boxes: give the graph of the true objects, --truth"
+        raise GrandError(f"sample {shown(sample.sample_id)}: {seen}, expected the boxes of all targets{hint}", "no true box")
+    return objects_bounds([scene[item] for item in sample.target_ids])
+
+
+def file_bounds(found: Any, corners: Collection[int] = (2,)) -> NDArray[np.float64]:
+    """Bounds (n, 2, 3) of boxes that a file gives by that many corners each, in any order; an empty list is no box.
+
+    Raises:
+        GrandError: For another form.
+    """
+    try:
+        points = np.asarray(found, np.float64)
+        if isinstance(found, list) and not found:
+            return np.zeros((0, 2, 3))
+        if points.ndim != 3 or points.shape[1] not in corners or points.shape[2] != 3 or not np.isfinite(points).all():
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        number = " or ".join(map(str, corners))
+        raise GrandError(
+            f"boxes are {shown(found)}, expected a list of boxes, {number} points [x, y, z] each", "bad box"
+        ) from None
+    return np.stack([points.min(axis=1), points.max(axis=1)], axis=1)
+
+
+def refuse_second(name: str, seen: set[str]) -> None:
+    """Note a name that a file answers.
+
+    Raises:
+        GrandError: If it was noted before: the first answer counts.
+    """
+    if name in seen:
+        raise GrandError(f"a second prediction for {shown(name)}, expected one; the first one counts", "second reply")
+    seen.add(name)
 
 
 def num_partial(replies: Sequence[Answer | None]) -> int:

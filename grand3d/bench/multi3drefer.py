@@ -3,10 +3,15 @@
 A query's F1 matches predicted and true boxes one to one for the most overlap in sum, and counts pairs from the threshold on; a
 description that means nothing has F1 1 where nothing is predicted, else 0. Figures are means over queries, by the kind that the
 data give: zt (zero targets), st (one) and mt (several), with (w_d) and without (wo_d) distractors of the target's class.
+
+Two public evaluators differ in what a query without a prediction is. M3DRef-CLIP's divides by all queries, which makes it 0 (in
+its rows of kinds such queries land at random: their kind is memory never written to; here each keeps its own). torchmetrics_ext
+leaves it out.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from grand3d import boxes
-from grand3d.bench.common import Answer, Prediction, answer_boxes, pair, percents
+from grand3d.bench.common import Answer, Prediction, answer_boxes, file_bounds, pair, percents, refuse_second, target_boxes
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, field, read_json
+from grand3d.files import Rejects, read_json, write_json
 from grand3d.metrics import matched_f1, mean_interval
 from grand3d.sample import Data, load_replies
 
@@ -25,12 +30,13 @@ TASKS = (TASK,)
 THRESHOLDS = (0.25, 0.5)
 KINDS = ("zt_w_d", "zt_wo_d", "st_w_d", "st_wo_d", "mt")
 SOURCE = ("multi3drefer", "questions")
-OPTIONS: dict[str, str] = {}
+OPTIONS = {"rule": "m3dref (the official script), torchmetrics_ext (queries without a prediction are left out) or exact"}
 RULES = {
-    "m3dref": (np.float32, 1.1920929e-07),
+    "m3dref": (np.float32, boxes.FLOAT32_EPS),
+    "torchmetrics_ext": (np.float32, boxes.FLOAT32_EPS),
     "exact": (np.float64, 0.0),
 }
-"""Number format of the overlap, and what is added to the union: the official script's (M3DRef-CLIP), and none."""
+"""Number format of the overlap, and what is added to the union. With the epsilon, an overlap of exactly a threshold misses it."""
 
 PAPER: tuple[dict[str, Any], ...] = (
     {
@@ -48,21 +54,25 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None, rul
 
     Args:
         data: ``meta["eval_type"]`` is one of KINDS; targets are in ``truth``, or in ``scenes`` where there is none.
-        missing: See ``common.pair``: the official script counts a missing query as 0, torchmetrics_ext leaves it out.
+        missing: See ``common.pair``; ``torchmetrics_ext`` is ``skip``.
         rule: One of RULES.
 
     Raises:
-        GrandError: If answers and data do not fit together, or the rule is unknown.
+        GrandError: If answers and data do not fit together, the rule is unknown, or is asked to count what it leaves out.
     """
     if rule not in RULES:
         raise GrandError(f"rule is {shown(rule)}, expected one of {', '.join(RULES)}")
+    if rule == "torchmetrics_ext":
+        if missing == "wrong":
+            raise GrandError("the rule torchmetrics_ext leaves out queries without a prediction, expected --missing=skip or none")
+        missing = "skip"
     dtype, eps = RULES[rule]
     pairs, counts = pair(data, replies, TASK, missing)
     counts |= {"unparsable": 0, "empty": 0}
-    answers, samples = data.scenes if data.truth is None else data.truth, []
+    samples = []
     for sample, answer in pairs:
-        true = boxes.objects_bounds([answers[sample.scene_id][item] for item in sample.target_ids])
-        found = None if answer is None else answer_boxes(answer, data.scenes.get(sample.scene_id, answers[sample.scene_id]))
+        true = target_boxes(data, sample)
+        found = None if answer is None else answer_boxes(answer, data)
         counts["unparsable"] += answer is not None and found is None
         counts["empty"] += found is not None and not len(found)
         kind = sample.meta.get("eval_type")
@@ -78,7 +88,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None, rul
         "benchmark": "multi3drefer",
         "counts": counts,
         "rules": {
-            "f1": "boxes matched for the most overlap in sum; zero targets: 1 where nothing is predicted",
+            "f1": f"{rule}: boxes matched for the most overlap in sum; zero targets: 1 where nothing is predicted",
             "iou": f"axis-aligned, {np.dtype(dtype).name}, {eps:g} added to the union, a hit at >= the threshold",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
@@ -119,60 +129,82 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
     """Answers from our replies file, or a published one.
 
     Published are a folder with one file a scene (``<scene>.json``: a list of ``{ann_id, aabb}``, eight corners a box), or one
-    object ``{"<scene>_<ann_id>": [[min, max], ...]}``.
+    object ``{"<scene>_<ann_id>": [[min, max], ...]}``. Of two answers to a query the first counts.
 
     Raises:
         GrandError: For another form, or a broken row, unless ``rejects`` collects it.
     """
     path, rejects = Path(path), rejects if rejects is not None else Rejects()
-    by_name = {(s.scene_id, str(s.meta.get("ann_id"))): s for s in data.samples if s.task == TASK}
     if path.suffix == ".jsonl":
         return list(load_replies(path, rejects))
+    by_name = {f"{s.scene_id}_{s.meta.get('ann_id')}": s.sample_id for s in data.samples if s.task == TASK}
     out: list[Answer] = []
-
-    def add(where: str, scene_id: str, ann_id: str, found: Any) -> None:
-        sample = by_name.get((scene_id, ann_id))
-        name = f"{scene_id}_{ann_id}" if sample is None else sample.sample_id
+    seen: set[str] = set()
+    for where, scene_id, ann_id, found, row in _rows(path):
+        name = f"{scene_id}_{ann_id}"
         try:
-            out.append(Prediction(name, scene_id, bounds(found)))
+            if isinstance(ann_id, bool) or not isinstance(ann_id, int | str):
+                raise GrandError(f"is {shown(row)}, expected an object with ann_id and aabb", "broken row")
+            prediction = Prediction(by_name.get(name, name), scene_id, file_bounds(found, (2, 8)))
+            refuse_second(prediction.sample_id, seen)
         except GrandError as error:
-            rejects.add(where, str(error), found, error.cause)
+            rejects.add(where, str(error), row, error.cause)
+            continue
+        out.append(prediction)
+    return out
 
+
+def _rows(path: Path) -> list[tuple[str, str, Any, Any, Any]]:
+    """(place, scene, ann_id, boxes, row) of either published form."""
     if path.is_dir():
+        out = []
         for file in sorted(path.glob("*.json")):
             document = read_json(file)
             if not isinstance(document, list):
                 raise GrandError(f"{place(file)}: holds {shown(document)}, expected a list of ann_id and aabb", "wrong type")
             for index, row in enumerate(document):
-                where = f"{place(file)}: row {index}"
-                try:
-                    ann_id, found = row.get("ann_id") if isinstance(row, dict) else None, field(row or {}, "aabb", list, "")
-                except (GrandError, AttributeError) as error:
-                    rejects.add(where, f"{error}, expected ann_id and aabb", row, "broken row")
-                    continue
-                add(where, file.stem, str(ann_id), found)
+                ann_id, found = (row.get("ann_id"), row.get("aabb")) if isinstance(row, dict) else (None, None)
+                out.append((f"{place(file)}: row {index}", file.stem, ann_id, found, row))
+        if not out and not list(path.glob("*.json")):
+            raise GrandError(f"{place(path)}: holds no <scene>.json, expected one for each scene", "no predictions")
         return out
     document = read_json(path)
     if not isinstance(document, dict):
         raise GrandError(f"{place(path)}: holds {shown(document)}, expected an object {{scene_ann: boxes}}", "wrong type")
-    for key, found in document.items():
-        scene_id, _, ann_id = key.rpartition("_")
-        add(f"{place(path)}: {shown(key)}", scene_id, ann_id, found)
-    return out
+    split = ((key, *key.rpartition("_")[::2], found) for key, found in document.items())
+    return [(f"{place(path)}: {shown(key)}", scene, ann_id, found, {key: found}) for key, scene, ann_id, found in split]
 
 
-def bounds(found: Any) -> Any:
-    """Bounds (n, 2, 3) of boxes given by corners (n, 2, 3) or (n, 8, 3), in any order.
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write answers for an official evaluator; returns how many cannot be read and are left out.
 
-    Raises:
-        GrandError: For another form.
+    Args:
+        path: ``<name>.json`` for torchmetrics_ext's form; else a folder, which gets a file for every scene, as M3DRef-CLIP's
+            script wants.
     """
-    try:
-        corners = np.asarray(found, np.float64)
-        if corners.size == 0:
-            return np.zeros((0, 2, 3))
-        if corners.ndim != 3 or corners.shape[1] not in (2, 8) or corners.shape[2] != 3 or not np.isfinite(corners).all():
-            raise ValueError
-    except (TypeError, ValueError):
-        raise GrandError(f"boxes are {shown(found)}, expected a list of 2 or 8 corners a box, numbers all", "bad box") from None
-    return np.stack([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    path, by_id, left = Path(path), {answer.sample_id: answer for answer in answers}, 0
+    listed: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for sample in data.samples:
+        if sample.task != TASK:
+            continue
+        lines = listed[sample.scene_id]
+        found = answer_boxes(by_id[sample.sample_id], data) if sample.sample_id in by_id else None
+        if found is None:
+            left += sample.sample_id in by_id
+            continue
+        ann_id = sample.meta.get("ann_id")
+        if ann_id is None:
+            raise GrandError(f"sample {shown(sample.sample_id)}: meta has no ann_id, expected that of the file of questions")
+        lines.append({"ann_id": ann_id, "bounds": found.tolist()})
+    if path.suffix == ".json":
+        write_json(path, {f"{scene}_{row['ann_id']}": row["bounds"] for scene, lines in listed.items() for row in lines})
+        return left
+    for scene_id, lines in listed.items():
+        upload = [{"ann_id": int(row["ann_id"]), "aabb": [_corners(box) for box in row["bounds"]]} for row in lines]
+        write_json(path / f"{scene_id}.json", upload)
+    return left
+
+
+def _corners(box: Sequence[Sequence[float]]) -> list[list[float]]:
+    (x0, y0, z0), (x1, y1, z1) = box
+    return [[x, y, z] for x in (x0, x1) for y in (y0, y1) for z in (z0, z1)]

@@ -317,7 +317,7 @@ def write_upload(path: str | Path, data: Data, answers: Sequence[Answer], labels
     for sample in data.samples:
         if sample.task != TASK or sample.sample_id not in by_id or len(sample.target_ids) != 1:
             continue
-        found = answer_boxes(by_id[sample.sample_id], data.scenes[sample.scene_id])
+        found = answer_boxes(by_id[sample.sample_id], data)
         if found is None or not len(found):
             left += 1
             continue

@@ -13,6 +13,7 @@ CONVERTERS = {
     "referit3d": "grand3d.convert.referit3d",
     "multi3drefer": "grand3d.convert.multi3drefer",
     "vigil3d": "grand3d.convert.vigil3d",
+    "scanents3d": "grand3d.convert.scanents3d",
     "sg3d": "grand3d.convert.sg3d",
     "scanqa": "grand3d.convert.scanqa",
     "sqa3d": "grand3d.convert.sqa3d",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grand3d import markup
 from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, refuse_unfit, shown
 from grand3d.sample import Data, Sample
@@ -139,7 +140,8 @@ def assemble(
         path: Named in messages.
         rows: Rows with the place each stands at.
         make: A row to a sample; raises GrandError for a bad one.
-        truth: Graph of the true objects, keyed by ScanNet's object ids (not by rank); targets are then checked against it.
+        truth: Graph of the true objects, keyed by ScanNet's object ids (not by rank); targets and the ids of grounded texts are
+            then checked against it.
             Without it the samples can be scored by ids only: their scenes hold no object.
         proposals: Graph of a detector's proposals, which prompts then show in place of the true objects.
 
@@ -156,12 +158,8 @@ def assemble(
             for scenes, reason in ((true, "has no true objects"), (seen, "has no proposals")):
                 if scenes is not None and sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, lost | lost_too, reason)
-            known = true[sample.scene_id].object_ids if true is not None else sample.target_ids
-            absent = [item for item in sample.target_ids if item not in known]
-            if absent:
-                some = ", ".join(known[:6])
-                reason = f"target {shown(absent[0])} of scene {sample.scene_id} has no true box, expected one of {some}, ..."
-                raise GrandError(f"{reason}; are they keyed by ScanNet's ids, or by rank?", "unknown target")
+            if true is not None:
+                _refuse_unknown_ids(sample, true[sample.scene_id])
             if sample.sample_id in samples:
                 raise GrandError(f"annotation {shown(sample.sample_id)} occurs twice", "id twice")
         except GrandError as error:
@@ -176,6 +174,17 @@ def assemble(
     if true is not None:
         return Data(used_scenes(true, set(used)), tuple(samples.values()))
     return Data({name: Scene(name, (), id_space="scannet") for name in used}, tuple(samples.values()))
+
+
+def _refuse_unknown_ids(sample: Sample, scene: Scene) -> None:
+    """Refuse targets, and objects of a grounded text, that are no true objects."""
+    named = [item for span in markup.parse(sample.text).spans for item in span.ids]
+    for what, ids in (("target", sample.target_ids), ("phrase", named)):
+        absent = [item for item in ids if item not in scene.object_ids]
+        if absent:
+            some = ", ".join(scene.object_ids[:6])
+            reason = f"{what} {shown(absent[0])} of scene {sample.scene_id} has no true box, expected one of {some}, ..."
+            raise GrandError(f"{reason}; are they keyed by ScanNet's ids, or by rank?", f"unknown {what}")
 
 
 def scannet_id(value: Any, name: str) -> str:

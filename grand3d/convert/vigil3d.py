@@ -47,6 +47,8 @@ def _sample(row: dict[str, Any]) -> Sample:
     if any(name not in row for name in (*NEEDED, *COUNTS)):
         raise GrandError("the row has fewer columns than the head, expected as many", "broken row")
     ids = tuple(dict.fromkeys(scannet_id(item, "object_id") for item in row["object_id"].split(",") if item.strip()))
+    if row.get("is_valid", "1").strip() in ("0", "0.0"):
+        raise GrandError("is_valid is 0, expected 1: the authors say to leave it out", "not valid")
     if not row["prompt_id"].strip() or not row["description"].strip():
         raise GrandError("prompt_id or description is empty, expected both", "broken row")
     patterns: dict[str, Any] = {"granularity": row["granularity"]}
