@@ -48,8 +48,8 @@ against the first table's replies; `--score-weight 1` multiplies each chance by 
 
 ABSTENTION_NOTE = """## Saying that nothing fits
 
-`bash recipes/abstention.sh`: generated rooms held out, with references that fit nothing, one object or several; chances and
-thresholds fitted on other rooms. The adapter has never seen a reference without a target, or with several, in training.
+`ROOMS=20 bash recipes/abstention.sh`: generated rooms held out, with references that fit nothing, one object or several; chances
+and thresholds fitted on other rooms. The adapter has never seen a reference without a target, or with several, in training.
 `nothing fits: F1` is that of saying so; the other columns are shares named exactly.
 """
 
