@@ -26,7 +26,8 @@ def render(report: Mapping[str, Any], markdown: bool = False) -> str:
     for key, title in TITLES.items():
         if report.get(key):
             head = f"## {title}\n\n" if markdown else f"{title}\n"
-            parts.append(head + table(report[key], markdown))
+            rows = report[key] if key != "confidence" else [row | {"reliability": _bar(row)} for row in report[key]]
+            parts.append(head + table(rows, markdown))
     parts.append("\n".join(f"{'- ' if markdown else ''}{name}: {value}" for name, value in report["rules"].items()))
     return "\n\n".join(parts)
 
@@ -45,6 +46,13 @@ def table(rows: Sequence[Mapping[str, Any]], markdown: bool = False) -> str:
     rule = ["-" * w if t else "-" * (w - 1) + ":" for w, t in zip(widths, text, strict=True)]
     lines = [line(names), *([line(rule)] if markdown else []), *map(line, cells)]
     return "\n".join(lines)
+
+
+def _bar(row: Mapping[str, Any]) -> str:
+    """A line of a reliability diagram: as long as the accuracy, with a mark where the mean confidence is; 5 % a character."""
+    bar = list(("=" * round(row["accuracy"] / 5)).ljust(21))
+    bar[min(20, round(row["confidence"] / 5))] = "o"
+    return "".join(bar)
 
 
 def _is_bound(name: str, row: Mapping[str, Any]) -> bool:

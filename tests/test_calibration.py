@@ -27,6 +27,7 @@ from grand3d.calibration import (
 from grand3d.errors import GrandError
 from grand3d.figures import score
 from grand3d.metrics import calibration_error, reliability
+from grand3d.report import render
 from grand3d.sample import Data, Reply, Sample, reply_from_dict, reply_to_dict
 from grand3d.scene import Object, Scene
 
@@ -173,3 +174,11 @@ def test_fit_takes_the_weight_of_the_scores_into_the_temperature() -> None:
         return -float(np.mean([math.log(chances[index]) for chances, index in zip(kept, right, strict=True)]))
 
     assert loss(weighed) < loss(plain) - 0.05
+
+
+def test_reliability_is_drawn_with_a_mark_where_the_confidence_is() -> None:
+    row = {"from": 0.8, "to": 0.9, "n": 4, "confidence": 85.0, "accuracy": 50.0}
+    report = {"benchmark": "x", "counts": {"n": 4}, "rules": {}, "rows": [{"name": "all"}], "confidence": [row]}
+    assert f"{'=' * 10}{' ' * 7}o" in render(report)
+    sure = row | {"confidence": 100.0, "accuracy": 100.0}
+    assert f"{'=' * 20}o" in render(report | {"confidence": [sure]}, markdown=True)
