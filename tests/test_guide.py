@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from grand3d.errors import GrandError  # noqa: E402
 from grand3d.generate import Sampling, decode, generate  # noqa: E402
 from grand3d.generate.guide import Grammar  # noqa: E402
 from grand3d.grammar import reply_grammar  # noqa: E402
-from grand3d.tokens import Encoded, stop_ids  # noqa: E402
+from grand3d.tokens import Encoded, stop_ids, text_ids  # noqa: E402
 
 ROOM = ((-1.5, -2.0, 0.0), (3.25, 2.0, 2.5))
 KINDS = ("reference", "existence", "counting", "text", "plan", "place")
@@ -132,3 +133,20 @@ def test_a_reply_the_grammar_allows_is_the_one_the_model_writes_freely(tiny_base
     free = sorted(generate(model, tokenizer, requests, 12))
     anything = "start: /(.|\\n)*/"
     assert sorted(generate(model, tokenizer, requests, 12, grammars=[anything] * 6)) == free
+
+
+def test_draws_under_a_grammar_have_the_probabilities_of_what_it_allows(lively: Any) -> None:
+    """A token is drawn from all, and again from those allowed where it was refused: together that is the masked distribution."""
+    model, tokenizer = lively
+    request, num = questions(1, 3)[0], 1500
+    digits = {text_ids(tokenizer, str(k))[0]: k for k in range(10)}
+    with torch.no_grad():
+        logits = model(torch.tensor([request.prefix + request.suffix])).logits[0, -1]
+    # so hot that most draws are refused, and that the digits still differ
+    heat = float(logits[list(digits)].std())
+    expected = torch.softmax(logits[list(digits)] / heat, -1)
+    replies = generate(model, tokenizer, [request] * num, 2, 96, Sampling(heat, seed=5), grammars=["start: /[0-9]/"] * num)
+    found = Counter(text for _, text, _ in replies)
+    assert set(found) <= set("0123456789") and found.total() == num
+    shares = torch.tensor([found[str(k)] / num for k in digits.values()])
+    assert float((shares - expected).abs().sum()) / 2 < 0.05  # total variation; about 0.03 is chance

@@ -251,9 +251,7 @@ def _answer(
         with _timed(times, "grammar", base):
             for i, (row, token) in enumerate(zip(going, tokens, strict=True)):
                 if not row.put(token, stop, max_new_tokens):
-                    allowed = row.guide.mask().to(logits.device)
-                    masked = logits[i].masked_fill(~allowed, -torch.inf)
-                    row.put(int(masked.argmax()), stop, max_new_tokens)
+                    row.put(_allowed(logits[i : i + 1], row, sampling), stop, max_new_tokens)
         if on_ids is not None:
             on_ids(going[0].reply, going[0].ended)
         with _timed(times, "steps", base):
@@ -282,8 +280,20 @@ def _common(suffixes: list[Ids]) -> int:
 
 
 def _draw(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]:
-    allowed = None if rows[0].guide is None else torch.stack([row.guide.mask() for row in rows])
+    """A token a row. Only top_p must know first what may follow: without it a token is drawn from all, and one that is refused is
+    drawn again from those allowed (``_allowed``), which gives each of them the probability that drawing from them at once gives.
+    """
+    known = sampling.top_p < 1 and rows[0].guide is not None
+    allowed = torch.stack([row.guide.mask() for row in rows]) if known else None
     return draw(logits, allowed, [row.draw for row in rows], sampling)
+
+
+def _allowed(logits: Tensor, row: Row, sampling: Sampling) -> int:
+    """A token that may follow in this row, from its logits (1, vocabulary)."""
+    allowed = row.guide.mask()[None]
+    if sampling.temperature:
+        return draw(logits, allowed, [row.draw], sampling)[0]
+    return int(logits.masked_fill(~allowed.to(logits.device), -torch.inf).argmax())
 
 
 @contextmanager
