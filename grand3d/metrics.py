@@ -70,7 +70,8 @@ def bootstrap(
         seed: Same seed, same interval.
 
     Returns:
-        Lower and upper end; NaN when there are fewer than two clusters, which say nothing about their spread.
+        Lower and upper end; NaN when there are fewer than two clusters, which say nothing about their spread, or no draw has
+        a figure.
     """
     columns = np.asarray(columns, np.float64)
     names, index = np.unique(np.asarray(clusters), return_inverse=True)
@@ -79,7 +80,10 @@ def bootstrap(
     sums = np.zeros((len(names), columns.shape[1]))
     np.add.at(sums, index, columns)
     draws = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=num_draws)
-    low, high = np.nanquantile(statistic(draws @ sums), [(1 - level) / 2, (1 + level) / 2])
+    figures = statistic(draws @ sums)
+    if np.isnan(figures).all():
+        return math.nan, math.nan
+    low, high = np.nanquantile(figures, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
