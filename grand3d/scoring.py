@@ -19,9 +19,11 @@ from grand3d.files import Rejects
 from grand3d.replies import refuse_stale
 from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
 
-FILES = ("truth", "proposals", "ids", "annotations")
+FILES = ("truth", "proposals", "ids", "annotations", "split")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
-SETTINGS = ("labels", "rows", "rule", "shares")
+READ = ("labels", "shares", "judge", "human")
+"""Further arguments of a benchmark's ``score`` that are files; its ``read_<name>`` reads them."""
+SETTINGS = (*READ, "rows", "rule")
 """Further arguments of a benchmark's ``score``."""
 
 
@@ -63,10 +65,9 @@ def report(
         raise GrandError(
             f"--{next(iter(more))} does not belong to score {bench} over {_kind(questions)}, expected no such option"
         )
-    if "labels" in settings:
-        settings["labels"] = module.read_labels(settings["labels"])
-    if "shares" in settings:
-        settings["shares"] = module.read_shares(settings["shares"])
+    for name in READ:
+        if name in settings:
+            settings[name] = getattr(module, f"read_{name}")(settings[name])
 
     def on(path: str | Path) -> dict[str, Any]:
         refuse_stale(path, asked)

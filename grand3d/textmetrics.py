@@ -155,15 +155,22 @@ def cider(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Sequen
 
 
 def meteor(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> tuple[float, Floats] | None:
-    """METEOR 1.5 of the corpus and of each answer, by the Java program that pycocoevalcap carries; None without either."""
+    """METEOR 1.5 of the corpus and of each answer, by the Java program that pycocoevalcap carries.
+
+    Returns:
+        None where either is missing or the program does not run.
+    """
     if shutil.which("java") is None:
         return None
     try:
         from pycocoevalcap.meteor.meteor import Meteor
     except ImportError:
         return None
-    total, each = Meteor().compute_score(
-        {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
-        {k: [" ".join(answer)] for k, answer in enumerate(answers)},
-    )
+    try:
+        total, each = Meteor().compute_score(
+            {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
+            {k: [" ".join(answer)] for k, answer in enumerate(answers)},
+        )
+    except (OSError, ValueError):  # no jar, or too little memory for it: its answer is empty, and no number
+        return None
     return float(total), np.array(each, np.float64)

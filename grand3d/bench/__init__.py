@@ -22,4 +22,7 @@ BENCHMARKS = {
     "scanqa": "grand3d.bench.scanqa",
     "sqa3d": "grand3d.bench.sqa3d",
     "scan2cap": "grand3d.bench.scan2cap",
+    "beacon3d": "grand3d.bench.beacon3d",
+    "mmscan_qa": "grand3d.bench.mmscan_qa",
+    "mmscan_caption": "grand3d.bench.mmscan_caption",
 }

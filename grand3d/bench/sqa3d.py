@@ -16,7 +16,7 @@ import numpy as np
 
 from grand3d.bench.answers import match_scanqa
 from grand3d.bench.common import Answer, pair
-from grand3d.bench.texts import matches, read_texts, references, rows_of, said
+from grand3d.bench.texts import fault, matches, read_texts, references, rows_of, said
 from grand3d.sample import Data
 
 TASK = "question"
@@ -59,7 +59,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
         kind = question_type(str(sample.meta.get("question", sample.text)))
         exact = answer is not None and match_scanqa(said(answer), references(sample))
         loose = answer is not None and lenient(said(answer), references(sample)[0])
-        error = "" if row["em (all references)"] else "missing" if answer is None else "wrong" if said(answer) else "empty"
+        error = fault(bool(row["em (all references)"]), answer)
         about = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "type": kind}
         samples.append(about | {"accuracy": float(exact)} | row | {"lenient": float(loose), "error": error})
     figures = [key for key, value in samples[0].items() if isinstance(value, float)]
