@@ -67,7 +67,8 @@ def report(
         )
     for name in READ:
         if name in settings:
-            settings[name] = getattr(module, f"read_{name}")(settings[name])
+            told = {"rejects": rejects} if _takes(module, f"read_{name}", "rejects") else {}
+            settings[name] = getattr(module, f"read_{name}")(settings[name], **told)
 
     def on(path: str | Path) -> dict[str, Any]:
         refuse_stale(path, asked)

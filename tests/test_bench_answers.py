@@ -47,6 +47,15 @@ def test_an_answer_matches_itself_unless_nothing_is_left_of_it(text: str) -> Non
     assert match(text, ["other", text]) == (True, bool(clean(text).split()))
 
 
-@pytest.mark.parametrize(("text", "cleaned"), [("The TVs", "tvs"), ("at 3 o' clock", "at three o'clock"), ("an apple", "apple"), ("a a b", "a b"), ("the 2 . Tables1", "the two  tables")])
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("The TVs", "tvs"),
+        ("at 3 o' clock", "at three o'clock"),
+        ("an apple", "apple"),
+        ("a a b", "a b"),
+        ("the 2 . Tables1", "the two  tables"),
+    ],
+)
 def test_clean(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned

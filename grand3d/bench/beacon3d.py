@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from grand3d import boxes
 from grand3d.bench.answers import clean, match, match_leo
-from grand3d.bench.common import Answer, Prediction, pair, percents, read_reply
+from grand3d.bench.common import Answer, Prediction, answer_boxes, pair, percents, read_reply
 from grand3d.bench.texts import references, rows_of, said
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, is_number, read_json
@@ -34,6 +35,7 @@ GROUNDING, QUESTION = TASKS = ("object_reference", "question")
 SOURCE = ("beacon3d", "questions")
 OPTIONS = {"judge": "scores 1 to 5 of a language model: {question id: score}, or the released script's output"}
 TAGS = ("class", "appearance", "geometry", "spatial", "existence", "functionality")
+OVERLAP = 0.5
 GOOD = 4
 """The score from which on an answer counts as right."""
 FIELDS = ("response_pred", "answer_pred", "text", "answer_top10", "pred_response", "pred", "answer")
@@ -81,7 +83,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None, jud
         pairs, found = pair(data, [*mine, *strangers], task, missing)
         strangers = []
         counts.update(found)
-        made, lines = _grounding(pairs, counts) if task == GROUNDING else _questions(pairs, judge or {}, counts)
+        made, lines = _grounding(pairs, data, counts) if task == GROUNDING else _questions(pairs, judge or {}, counts)
         rows += lines
         samples += made
     if len(asked) == 2:
@@ -91,7 +93,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None, jud
         "benchmark": "beacon3d",
         "counts": dict(counts),
         "rules": {
-            "grounding": "the first object named is one of those meant; object: the finest expression of all its chains",
+            "grounding": "the first object named (of a proposal, what it overlaps by half or more) is one of those meant",
             "score": "5 for EM, and for EM-R where a reference holds the letters of no or yes, else the judge",
             "score, mended": "over all references; yes and no as words; an empty answer is no match",
             "judge": "needs --judge; without it such answers get 1, a lower bound" if judge is None else "as given",
@@ -105,10 +107,10 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None, jud
     }
 
 
-def _grounding(pairs: Sequence[tuple[Sample, Answer | None]], counts: Counter[str]) -> tuple[list[Any], list[Any]]:
+def _grounding(pairs: Sequence[tuple[Sample, Answer | None]], data: Data, counts: Counter[str]) -> tuple[list[Any], list[Any]]:
     samples = []
     for sample, answer in pairs:
-        ids = None if answer is None else read_reply(answer)[0] if isinstance(answer, Reply) else answer.object_ids
+        ids = None if answer is None else _named(answer, data)
         right = bool(ids) and ids[0] in sample.target_ids
         counts["unparsable"] += answer is not None and ids is None
         counts["empty"] += ids == ()
@@ -125,6 +127,20 @@ def _grounding(pairs: Sequence[tuple[Sample, Answer | None]], counts: Counter[st
         name = f"chain, coarse {'right' if coarse else 'wrong'}, fine {'right' if fine else 'wrong'}"
         lines.append({"name": name, "n": len(chains), **percents({"accuracy": share})})
     return samples, [line | {"name": f"grounding: {line['name']}"} for line in lines]
+
+
+def _named(answer: Answer, data: Data) -> tuple[str, ...] | None:
+    """The true objects that an answer names: of a proposal the one that it overlaps most, by OVERLAP or more, or ``""``."""
+    if isinstance(answer, Prediction) and answer.object_ids is not None:
+        return answer.object_ids
+    if isinstance(answer, Reply) and data.truth is None:
+        return read_reply(answer)[0]
+    found = answer_boxes(answer, data)
+    true = (data.scenes if data.truth is None else data.truth)[answer.scene_id]
+    if found is None or not len(found) or not true.objects:
+        return None if found is None else ("",) * len(found)
+    overlap = boxes.iou(found, boxes.objects_bounds(true.objects))
+    return tuple(true.object_ids[row.argmax()] if row.max() >= OVERLAP else "" for row in overlap)
 
 
 def _chains(samples: Sequence[dict[str, Any]]) -> tuple[dict[Any, list[float]], dict[Any, list[float]]]:

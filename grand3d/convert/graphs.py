@@ -134,6 +134,7 @@ def assemble(
     proposals: str | Path | None,
     rejects: Rejects,
     id_space: str = "scannet",
+    scored: bool = False,
 ) -> Data:
     """Data of a source whose targets are object ids of the scans themselves, by default ScanNet's.
 
@@ -146,12 +147,13 @@ def assemble(
             Without it the samples can be scored by ids only: their scenes hold no object.
         proposals: Graph of a detector's proposals, which prompts then show in place of the true objects.
         id_space: Whose numbering targets are in.
+        scored: Whether the graph of ``truth`` keeps scores, as where targets are proposals.
 
     Raises:
         GrandError: For a broken graph. Broken rows, ids that occur twice, unknown scans and targets raise too, unless
             ``rejects`` collects them.
     """
-    true, lost = split_graphs(truth, id_space, scored=False, rejects=rejects) if truth is not None else (None, set())
+    true, lost = split_graphs(truth, id_space, scored, rejects) if truth is not None else (None, set())
     seen, lost_too = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else (None, set())
     samples: dict[str, Sample] = {}
     for where, row in rows:

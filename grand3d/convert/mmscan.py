@@ -34,8 +34,8 @@ def convert(
 
     ``meta`` holds ``answers``, ``sub_class`` where it is a question, ``object_ids`` and ``object_names``, and ``input_boxes`` (9
     numbers each, as published) that the question points at. A caption's object or region is ``meta["object_id"]`` or
-    ``meta["region_id"]``, from an id such as ``scene0231_01_84`` or ``scene0246_00_region_1``. ``target_ids`` are the objects only
-    where the true objects are given.
+    ``meta["region_id"]``, from an id such as ``scene0231_01_84`` or ``scene0246_00_region_1``. ``target_ids`` are the objects
+    only where the true objects are given.
 
     Raises:
         GrandError: See ``graphs.assemble``; also if a file of several splits does not hold ``split``.
