@@ -248,6 +248,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         ("split", "mmscan_qa: train, val or test, where the questions hold all of them (default: val)"),
         ("judge", "beacon3d, mmscan_qa, mmscan_caption: a language model's judgements"),
         ("human", "mmscan_qa: people's judgements, to hold the language model's against"),
+        ("poses", "sqa3d: where the asker was found, by question"),
         ("samples", "also write what each sample scored, as JSON lines"),
     ):
         sub.add_argument(f"--{name}", metavar="NAME" if name in ("rows", "rule", "split") else "FILE", help=shown)

@@ -36,6 +36,10 @@ def test_leo_gives_an_empty_answer_full_refined_credit_and_ours_none() -> None:
     assert match("", ["black"]) == match_mmscan("", ["black"]) == (False, False)
 
 
+def test_a_letter_is_part_of_a_table_by_every_refined_rule() -> None:
+    assert match_leo("t", ["table"]) == match_mmscan("t", ["table"]) == match("t", ["table"]) == (False, True)
+
+
 def test_mmscan_reads_256_characters_and_no_marks_of_a_chat() -> None:
     assert match_mmscan("ASSISTANT: <p>brown</p></s>", ["brown"]) == (True, True)
     assert match_mmscan("light\nbrown", ["lightbrown"]) == (True, True)  # a line break goes without a blank
