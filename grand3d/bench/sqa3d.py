@@ -34,7 +34,11 @@ read_replies = partial(read_texts, key="question_id")
 
 PAPER: tuple[dict[str, Any], ...] = (
     {"name": "ScanQA", "accuracy": 46.58, "source": "SQA3D"},
+    {"name": "best of the paper", "accuracy": 47.20, "source": "SQA3D"},
     {"name": "people", "accuracy": 90.06, "source": "SQA3D"},
+    {"name": "baseline of MMScan", "em (leo)": 51.6, "em_r (leo)": 54.1, "source": "MMScan, Table 6"},
+    {"name": "Chat-Scene", "em (leo)": 54.6, "source": "3DGraphLLM, Table 2"},
+    {"name": "3DGraphLLM, Llama 3 8B", "em (leo)": 55.9, "source": "3DGraphLLM, Table 2"},
 )
 
 
