@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grand3d.textmetrics import bleu, bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
+from grand3d.textmetrics import _longest_common, bleu, bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
 
 WORDS = ("the", "a", "red", "brown", "chair", "table", "on", "near", "of", "left")
 SENTENCES = st.lists(st.sampled_from(WORDS), max_size=9)
@@ -106,6 +106,15 @@ def test_scores_are_those_of_pycocoevalcap(corpus: Any) -> None:
     assert ours == pytest.approx(list(each), abs=1e-12)
     _, each = ciders.Cider().compute_score(gts, res)
     assert cider(*tokens) == pytest.approx(list(each), abs=1e-9)
+
+
+@given(SENTENCES, SENTENCES)
+def test_longest_common_subsequence_is_that_of_the_table(a: list[str], b: list[str]) -> None:
+    table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, token in enumerate(a):
+        for j, other in enumerate(b):
+            table[i + 1][j + 1] = table[i][j] + 1 if token == other else max(table[i][j + 1], table[i + 1][j])
+    assert _longest_common(a, b) == table[-1][-1]
 
 
 def test_bleu_is_a_figure_of_sums() -> None:

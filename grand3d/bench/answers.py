@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 _NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"),
@@ -24,6 +25,7 @@ MMSCAN_LENGTH = 256
 """Characters of an answer that MMScan's evaluator reads."""
 
 
+@lru_cache(1 << 14)  # each rule cleans the same texts
 def clean(text: str) -> str:
     """An answer as LEO normalises it: lower case, few marks, slips of spelling mended, numbers to twenty as words, no article.
 
@@ -78,6 +80,7 @@ def match(answer: str, references: Sequence[str]) -> tuple[bool, bool]:
     return own in known, bool(own) and any(text and _alike(own, text) for text in known)
 
 
+@lru_cache(1 << 14)
 def mmscan_text(text: str) -> str:
     """A text as MMScan's evaluator compares it, for exact match and for the metrics of texts alike."""
     for mark in _MMSCAN_MARKS:
