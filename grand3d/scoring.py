@@ -112,7 +112,7 @@ def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more
     """The data to score on, and those that replies were asked for; takes from ``more`` what the questions need."""
     if module is None or os.path.isdir(path) or not os.path.exists(path):
         tasks = TASKS if module is None else module.TASKS
-        data = load_data(path, rejects, unscorable(tasks))
+        data = load_data(path, rejects, unscorable(tasks, getattr(module, "SEVERAL", False)))
         # what only a score leaves out was asked all the same
         return data, load_data(path, Rejects(skip_bad=True)) if rejects.rows else data
     source, keyword = module.SOURCE

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from referred import reply_text
 
+from grand3d import scoring
 from grand3d.bench import beacon3d, mmscan_caption, mmscan_qa
 from grand3d.convert import beacon3d as read_beacon3d
 from grand3d.convert import mmscan as read_mmscan
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, write_json
-from grand3d.sample import Data, Reply, Sample, load_data, save_data
+from grand3d.sample import Data, Reply, Sample, load_data, save_data, save_replies
 from grand3d.scene import Scene
 
 
@@ -104,7 +105,9 @@ def test_beacon3d_proposals_stand_for_the_true_object_they_overlap(lamps: Path) 
     data = read_beacon3d.convert(questions=lamps / "g.json", truth=lamps / "t.json", proposals=lamps / "p.json")
     texts = {"Red lamp": "0", "Tall lamp": "0", "Lamp": "1", "Lamp by the bed": "0", "Lamp at the door": "1"}
     replies = [Reply(s.sample_id, s.scene_id, reply_text(texts[s.text]), ("8", "1")) for s in data.samples]
-    report = beacon3d.score(data, replies)
+    save_data(lamps / "data", data)
+    save_replies(lamps / "replies.jsonl", replies)
+    report = scoring.report("beacon3d", lamps / "data", lamps / "replies.jsonl")  # "lamp" means two objects
     right = {s.text: row["accuracy"] for s, row in zip(data.samples, report["samples"], strict=True)}
     assert right == {"Red lamp": 1, "Tall lamp": 0, "Lamp": 0, "Lamp by the bed": 1, "Lamp at the door": 0}
 
@@ -311,6 +314,16 @@ def test_mmscan_answers_with_everything_wrong_in_the_file(bench: Any, tmp_path: 
     assert [row["error"] for row in report["samples"]] == ["", "empty", "missing"]
     with pytest.raises(GrandError, match="Pass --missing"):
         bench.score(three(), [])
+
+
+def test_mmscan_upload_is_read_back_as_questions_and_answers(tmp_path: Path) -> None:
+    replies = [Reply("a", "sa", "<p>red</p>[<3>]"), Reply("b", "sb", "yes"), Reply("zz", "s", "no")]
+    data = three()
+    assert mmscan_qa.write_upload(tmp_path / "up.json", data, replies) == 1
+    answers = mmscan_qa.read_replies(tmp_path / "up.json", data)
+    assert [(answer.sample_id, answer.text) for answer in answers] == [("a", "red"), ("b", "yes")]
+    figures = [mmscan_qa.score(data, found, "wrong")["rows"][0]["em (mmscan)"] for found in (answers, replies)]
+    assert figures[0] == figures[1] == pytest.approx(200 / 3)
 
 
 def test_mmscan_file_of_all_splits_and_of_rows(tmp_path: Path) -> None:

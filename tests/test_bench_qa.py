@@ -39,6 +39,24 @@ def test_scanqa_golden(golden: Callable[[str], Path], tmp_path: Path) -> None:
         assert scanqa.question_class(question) == name
 
 
+def test_scanqa_upload_keeps_ten_answers(tmp_path: Path) -> None:
+    samples = tuple(Sample(name, "s", "question", "What?", "red", meta={"answers": ["red"]}) for name in "ab")
+    data = Data({"s": Scene("s", ())}, samples)
+    many = [str(k) for k in range(10)] + ["red"]
+    (tmp_path / "r.json").write_text(
+        json.dumps([{"question_id": "a", "answer_top10": many}, {"question_id": "b", "answer": "red"}])
+    )
+    answers = scanqa.read_replies(tmp_path / "r.json", data)
+    assert scanqa.write_upload(tmp_path / "up.json", data, answers) == 0
+    rows = json.loads((tmp_path / "up.json").read_text())
+    assert rows == [
+        {"scene_id": "s", "question_id": "a", "answer_top10": many[:10]},
+        {"scene_id": "s", "question_id": "b", "answer_top10": ["red"]},
+    ]
+    row = scanqa.score(data, answers)["rows"][0]
+    assert (row["em1"], row["em10"]) == (50, 50)  # the eleventh answer counts nowhere
+
+
 def test_sqa3d_golden(golden: Callable[[str], Path]) -> None:
     case = json.loads(golden("sqa3d/localization_and_types.json").read_text())
     for question, number in case["question_types"].items():

@@ -3,6 +3,7 @@
 Each module named here has ``PAPER``, the papers' rows, and
 
 - ``score(data, answers, missing=None) -> dict``, the report; ``TASKS``, the tasks of the samples that it scores;
+- ``SEVERAL``, True where references may mean none or several objects;
 - ``SOURCE``, the converter of its published questions and the keyword of their file;
 - ``read_replies(path, data, rejects=None)``, answers from our replies file or the published form;
 

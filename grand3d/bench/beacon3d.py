@@ -32,6 +32,7 @@ from grand3d.metrics import mean_interval
 from grand3d.sample import Data, Reply, Sample, load_replies
 
 GROUNDING, QUESTION = TASKS = ("object_reference", "question")
+SEVERAL = True
 SOURCE = ("beacon3d", "questions")
 OPTIONS = {"judge": "scores 1 to 5 of a language model: {question id: score}, or the released script's output"}
 TAGS = ("class", "appearance", "geometry", "spatial", "existence", "functionality")

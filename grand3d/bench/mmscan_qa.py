@@ -17,10 +17,21 @@ from numpy.typing import NDArray
 
 from grand3d.bench.answers import mmscan_text
 from grand3d.bench.common import Answer, pair
-from grand3d.bench.texts import fault, matches, meteor_rule, mmscan_tokens, read_texts, references, rows_of, said, text_row
+from grand3d.bench.texts import (
+    fault,
+    matches,
+    meteor_rule,
+    mmscan_tokens,
+    read_texts,
+    references,
+    rows_of,
+    said,
+    text_row,
+    write_texts,
+)
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, is_number, read_json
-from grand3d.sample import Data
+from grand3d.sample import Data, Sample
 
 TASK = "question"
 TASKS = (TASK,)
@@ -224,3 +235,12 @@ def _judgements(path: Path) -> dict[str, Any]:
 
 
 read_replies = partial(read_texts, key="ID")
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write the input of the devkit's evaluators, ``[{ID, question, pred, gt}]``; see ``texts.write_texts``."""
+
+    def form(sample: Sample, answer: Answer) -> dict[str, Any]:
+        return {"ID": sample.sample_id, "question": sample.text, "pred": [said(answer)], "gt": references(sample)}
+
+    return write_texts(path, data, answers, form)

@@ -8,12 +8,24 @@ and METEOR on PTB tokens, as the official script has them, and on cleaned texts,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from grand3d.bench.answers import match_scanqa
 from grand3d.bench.common import Answer, Prediction, pair
-from grand3d.bench.texts import fault, leo_tokens, matches, meteor_rule, read_texts, references, rows_of, said, text_row
-from grand3d.sample import Data
+from grand3d.bench.texts import (
+    fault,
+    leo_tokens,
+    matches,
+    meteor_rule,
+    read_texts,
+    references,
+    rows_of,
+    said,
+    text_row,
+    write_texts,
+)
+from grand3d.sample import Data, Sample
 
 TASK = "question"
 TASKS = (TASK,)
@@ -21,9 +33,14 @@ SOURCE = ("scanqa", "questions")
 OPTIONS: dict[str, str] = {}
 read_replies = read_texts
 KINDS = (
-    ("Where", "Place"), ("How many", "Number"), ("What color", "Color"), ("What shape", "Object nature"),
-    ("What type", "Object nature"), ("What kind", "Object nature"), ("What is", "Object"),
-)  # fmt: skip
+    ("Where", "Place"),
+    ("How many", "Number"),
+    ("What color", "Color"),
+    ("What shape", "Object nature"),
+    ("What type", "Object nature"),
+    ("What kind", "Object nature"),
+    ("What is", "Object"),
+)
 
 PAPER: tuple[dict[str, Any], ...] = (
     {
@@ -38,6 +55,21 @@ PAPER: tuple[dict[str, Any], ...] = (
 def question_class(question: str) -> str:
     """ScanQA's class of a question, by a part of its text."""
     return next((name for part, name in KINDS if part in question), "Other")
+
+
+def top_ten(answer: Answer | None) -> tuple[str, ...]:
+    """The answers of a row, the surest first; a reply has one."""
+    more = answer.object_ids if isinstance(answer, Prediction) else None
+    return (more or (said(answer),))[:10]
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write ``[{scene_id, question_id, answer_top10}]``, a reply as its only answer; see ``texts.write_texts``."""
+
+    def form(sample: Sample, answer: Answer) -> dict[str, Any]:
+        return {"scene_id": sample.scene_id, "question_id": sample.sample_id, "answer_top10": list(top_ten(answer))}
+
+    return write_texts(path, data, answers, form)
 
 
 def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> dict[str, Any]:
@@ -55,10 +87,9 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
     samples: list[dict[str, Any]] = []
     for (sample, answer), row, more in zip(pairs, matches(pairs), each, strict=True):
         known = references(sample)
-        ten = answer.object_ids or (said(answer),) if isinstance(answer, Prediction) else (said(answer),)
         figures = {
             "em1": float(answer is not None and match_scanqa(said(answer), known)),
-            "em10": float(answer is not None and any(match_scanqa(text, known) for text in ten[:10])),
+            "em10": float(answer is not None and any(match_scanqa(text, known) for text in top_ten(answer))),
         }
         about = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "class": question_class(sample.text)}
         error = fault(bool(row["em (all references)"]), answer)

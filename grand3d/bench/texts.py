@@ -12,7 +12,7 @@ from grand3d import markup
 from grand3d.bench.answers import RULES, clean, mmscan_text
 from grand3d.bench.common import Answer, Prediction, percents
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, read_json
+from grand3d.files import Rejects, read_json, write_json
 from grand3d.metrics import bootstrap, mean_interval
 from grand3d.sample import Data, Sample, load_replies
 from grand3d.textmetrics import bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
@@ -117,6 +117,14 @@ def meteor_rule(row: Mapping[str, Any]) -> str:
 def fault(right: bool, answer: Answer | None) -> str:
     """The class of error of an answer that is a text."""
     return "" if right else "missing" if answer is None else "wrong" if said(answer) else "empty"
+
+
+def write_texts(path: str | Path, data: Data, answers: Sequence[Answer], form: Callable[[Sample, Answer], dict[str, Any]]) -> int:
+    """Write a JSON list of one row for each answered question, in their order; returns how many answers have no question."""
+    by_id = {answer.sample_id: answer for answer in answers}
+    rows = [form(sample, by_id[sample.sample_id]) for sample in data.samples if sample.sample_id in by_id]
+    write_json(path, rows)
+    return len(by_id) - len(rows)
 
 
 def read_texts(path: str | Path, data: Data, rejects: Rejects | None = None, key: str = "question_id") -> list[Answer]:
