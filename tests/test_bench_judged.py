@@ -351,5 +351,5 @@ def test_score_command_takes_judgements(run: Callable[..., tuple[int, str, str]]
     write_json(tmp_path / "h.json", {name: "partly right"})
     code, out, err = run("score", "mmscan_qa", real_qa, real_qa, "--judge", tmp_path / "j.json", "--human", tmp_path / "h.json")
     assert code == 0 and "Language model and people" in out and "unjudged 6" in out, err
-    code, out, err = run("score", "scanqa", real_qa, real_qa, "--judge", tmp_path / "j.json")
-    assert code == 2 and "expected" in err
+    code, out, err = run("score", "mmscan_caption", real_qa, real_qa, "--human", tmp_path / "h.json")
+    assert code == 2 and "--human does not belong to score mmscan_caption" in err and "expected" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import shutil
@@ -70,6 +71,10 @@ def test_tokens_of_real_sentences_are_those_of_the_java_program(real: Callable[[
     texts = [row["description"] for row in rows] + [row["caption"] for row in json.loads(real("nr3d/val_dev.json").read_text())]
     questions = json.loads(real("sqa3d/v1_balanced_questions_test_scannetv2.json").read_text())["questions"]
     texts += [text for row in questions for text in (row["question"], row["situation"], *row["alternative_situation"])]
+    texts += [row["description"] for row in csv.DictReader(real("vigil3d/vigil3d_scannet.csv").open(encoding="utf-8"))]
+    for name in ("QA", "cap"):
+        rows = json.loads(real(f"mmscan/example_{name}.json").read_text()).values()
+        texts += [text for row in rows for text in (row["question"], *row["pred"], *row["gt"])]
     texts = [" ".join(text.split()) for text in texts]  # the Java program ends a sentence at a line break
     file = tmp_path / "sentences.txt"
     file.write_text("\n".join(texts))

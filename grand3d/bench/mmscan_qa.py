@@ -136,7 +136,8 @@ def _beside(rows: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) ->
     groups = {name: [row["class"] == name for row in judged] for name in (*dict(CLASSES), "other")}
     found = {row.pop("name"): row for row in rows_of(judged, ("judge",), groups)}
     keys = ("judge", "judge_low", "judge_high")
-    return [row | {key: found[row["name"]][key] if row["name"] in found else None for key in keys} for row in rows]
+    made = ({key: found[row["name"]][key] if row["name"] in found else None for key in keys} for row in rows)
+    return [{"name": row["name"], "n": row["n"]} | more | row for row, more in zip(rows, made, strict=True)]
 
 
 def cosines(pairs: Sequence[tuple[Any, Answer | None]], embed: Embed) -> NDArray[np.float64]:
