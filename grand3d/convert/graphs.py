@@ -159,7 +159,10 @@ def assemble(
     for where, row in rows:
         try:
             sample = make(object_of(row))
-            for scenes, reason in ((true, "has no true objects"), (seen, "has no proposals")):
+            for scenes, reason in (
+                (true, "has no true objects, expected them in the graph"),
+                (seen, "has no proposals, expected them in the graph"),
+            ):
                 if scenes is not None and sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, lost | lost_too, reason)
             if true is not None:
