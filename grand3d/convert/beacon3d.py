@@ -110,7 +110,7 @@ def _questions(scan: str, item: str, entry: dict[str, Any]) -> Iterator[dict[str
 
 
 def _objects(rows: list[Any], what: str) -> list[dict[str, Any]]:
-    wrong = next((row for row in rows if not isinstance(row, dict)), None)
-    if wrong is not None:
-        raise GrandError(f"{what} holds {shown(wrong)}, expected JSON objects", "wrong type")
+    for row in rows:
+        if not isinstance(row, dict):
+            raise GrandError(f"{what} holds {shown(row)}, expected JSON objects", "wrong type")
     return rows
