@@ -65,8 +65,12 @@ def faults_of(sample: Sample, scene: Scene, truth: Scene | None) -> Iterator[Fau
     yield from unscorable(TASKS)(sample, scene, truth)
 
 
-def unscorable(tasks: Iterable[str]) -> Inspect:
-    """Finds samples of these tasks whose answer replies cannot be held against."""
+def unscorable(tasks: Iterable[str], several: bool = False) -> Inspect:
+    """Finds samples of these tasks whose answer replies cannot be held against.
+
+    Args:
+        several: References may mean none or several true objects, as in some benchmarks.
+    """
 
     def inspect(sample: Sample, scene: Scene, truth: Scene | None) -> Iterator[Fault]:
         if sample.task not in tasks:
@@ -75,7 +79,7 @@ def unscorable(tasks: Iterable[str]) -> Inspect:
             yield "bad answer", f"answer is {shown(sample.answer)}, expected Yes or No first"
         if sample.task == "counting" and read_count(sample.answer) is None:
             yield "bad answer", f"answer is {shown(sample.answer)}, expected a number first"
-        if sample.task == "object_reference" and truth is not None and len(sample.target_ids) != 1:
+        if sample.task == "object_reference" and truth is not None and len(sample.target_ids) != 1 and not several:
             found = f"target_ids names {len(sample.target_ids)} objects"
             yield "not one target", f"{found}; against true boxes (truth.jsonl) a description has exactly one"
 

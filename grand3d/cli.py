@@ -245,9 +245,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         ("rows", "referit3d: which rows count: all, referit3d, butd or univlg"),
         ("rule", "multi3drefer: m3dref (the official script's numbers), torchmetrics_ext or exact; referit3d: id or m3dref"),
         ("shares", "vigil3d: JSON {subgroup: its share in other data}, adds rows weighed by them"),
+        ("split", "mmscan_qa: train, val or test, where the questions hold all of them (default: val)"),
+        ("judge", "beacon3d, mmscan_qa, mmscan_caption: a language model's judgements"),
+        ("human", "mmscan_qa: people's judgements, to hold the language model's against"),
+        ("poses", "sqa3d: where the asker was found, by question"),
         ("samples", "also write what each sample scored, as JSON lines"),
     ):
-        sub.add_argument(f"--{name}", metavar="NAME" if name in ("rows", "rule") else "FILE", help=shown)
+        sub.add_argument(f"--{name}", metavar="NAME" if name in ("rows", "rule", "split") else "FILE", help=shown)
     sub.add_argument(
         "--calibration", metavar="FILE", help="decide again by what calibrate wrote (replies of predict --candidates)"
     )

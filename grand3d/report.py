@@ -11,6 +11,7 @@ TITLES = {
     "targets": "By what is meant",
     "abstention": "Saying that nothing fits",
     "against": "Against the other replies",
+    "agreement": "Language model and people",
     "confidence": "How sure, how right",
     "baselines": "Without a model",
     "paper": "As published",

@@ -19,9 +19,11 @@ from grand3d.files import Rejects
 from grand3d.replies import refuse_stale
 from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
 
-FILES = ("truth", "proposals", "ids", "annotations")
+FILES = ("truth", "proposals", "ids", "annotations", "split")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
-SETTINGS = ("labels", "rows", "rule", "shares")
+READ = ("labels", "shares", "judge", "human", "poses")
+"""Further arguments of a benchmark's ``score`` that are files; its ``read_<name>`` reads them."""
+SETTINGS = (*READ, "rows", "rule")
 """Further arguments of a benchmark's ``score``."""
 
 
@@ -63,10 +65,10 @@ def report(
         raise GrandError(
             f"--{next(iter(more))} does not belong to score {bench} over {_kind(questions)}, expected no such option"
         )
-    if "labels" in settings:
-        settings["labels"] = module.read_labels(settings["labels"])
-    if "shares" in settings:
-        settings["shares"] = module.read_shares(settings["shares"])
+    for name in READ:
+        if name in settings:
+            told = {"rejects": rejects} if _takes(module, f"read_{name}", "rejects") else {}
+            settings[name] = getattr(module, f"read_{name}")(settings[name], **told)
 
     def on(path: str | Path) -> dict[str, Any]:
         refuse_stale(path, asked)
@@ -110,7 +112,7 @@ def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more
     """The data to score on, and those that replies were asked for; takes from ``more`` what the questions need."""
     if module is None or os.path.isdir(path) or not os.path.exists(path):
         tasks = TASKS if module is None else module.TASKS
-        data = load_data(path, rejects, unscorable(tasks))
+        data = load_data(path, rejects, unscorable(tasks, getattr(module, "SEVERAL", False)))
         # what only a score leaves out was asked all the same
         return data, load_data(path, Rejects(skip_bad=True)) if rejects.rows else data
     source, keyword = module.SOURCE

@@ -102,12 +102,15 @@ def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]], beta: fl
 
 
 def _longest_common(a: Sequence[str], b: Sequence[str]) -> int:
-    row = [0] * (len(b) + 1)
+    """Length of the longest common subsequence, a whole row of the table at once as the bits of one number (Hyyro, 2004)."""
+    places: dict[str, int] = {}
+    for j, token in enumerate(b):
+        places[token] = places.get(token, 0) | 1 << j
+    row = full = (1 << len(b)) - 1  # a bit is 0 where the length grows
     for token in a:
-        before = 0
-        for j, other in enumerate(b, 1):
-            before, row[j] = row[j], before + 1 if token == other else max(row[j], row[j - 1])
-    return row[-1]
+        found = row & places.get(token, 0)
+        row = (row + found) | (row - found)
+    return len(b) - (row & full).bit_count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +158,22 @@ def cider(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Sequen
 
 
 def meteor(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> tuple[float, Floats] | None:
-    """METEOR 1.5 of the corpus and of each answer, by the Java program that pycocoevalcap carries; None without either."""
+    """METEOR 1.5 of the corpus and of each answer, by the Java program that pycocoevalcap carries.
+
+    Returns:
+        None where either is missing or the program does not run.
+    """
     if shutil.which("java") is None:
         return None
     try:
         from pycocoevalcap.meteor.meteor import Meteor
     except ImportError:
         return None
-    total, each = Meteor().compute_score(
-        {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
-        {k: [" ".join(answer)] for k, answer in enumerate(answers)},
-    )
+    try:
+        total, each = Meteor().compute_score(
+            {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
+            {k: [" ".join(answer)] for k, answer in enumerate(answers)},
+        )
+    except (OSError, ValueError):  # no jar, or too little memory for it: its answer is empty, and no number
+        return None
     return float(total), np.array(each, np.float64)

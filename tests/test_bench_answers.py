@@ -36,16 +36,30 @@ def test_leo_gives_an_empty_answer_full_refined_credit_and_ours_none() -> None:
     assert match("", ["black"]) == match_mmscan("", ["black"]) == (False, False)
 
 
+def test_a_letter_is_part_of_a_table_by_every_refined_rule() -> None:
+    assert match_leo("t", ["table"]) == match_mmscan("t", ["table"]) == match("t", ["table"]) == (False, True)
+
+
 def test_mmscan_reads_256_characters_and_no_marks_of_a_chat() -> None:
-    assert match_mmscan("<|im_start|>brown</s>", ["brown"]) == (True, True)
+    assert match_mmscan("ASSISTANT: <p>brown</p></s>", ["brown"]) == (True, True)
+    assert match_mmscan("light\nbrown", ["lightbrown"]) == (True, True)  # a line break goes without a blank
     assert match_mmscan("x" * 256 + " brown", ["brown"]) == (False, False)
 
 
 @given(st.text(max_size=40))
 def test_an_answer_matches_itself_unless_nothing_is_left_of_it(text: str) -> None:
-    assert match(text, ["other", text]) == (True, bool(clean(text)))
+    assert match(text, ["other", text]) == (True, bool(clean(text).split()))
 
 
-@pytest.mark.parametrize(("text", "cleaned"), [("The TVs", "tvs"), ("at 3 o' clock", "at three o'clock"), ("an apple", "apple")])
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("The TVs", "tvs"),
+        ("at 3 o' clock", "at three o'clock"),
+        ("an apple", "apple"),
+        ("a a b", "a b"),
+        ("the 2 . Tables1", "the two  tables"),
+    ],
+)
 def test_clean(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned

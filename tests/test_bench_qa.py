@@ -39,12 +39,48 @@ def test_scanqa_golden(golden: Callable[[str], Path], tmp_path: Path) -> None:
         assert scanqa.question_class(question) == name
 
 
+def test_scanqa_upload_keeps_ten_answers(tmp_path: Path) -> None:
+    samples = tuple(Sample(name, "s", "question", "What?", "red", meta={"answers": ["red"]}) for name in "ab")
+    data = Data({"s": Scene("s", ())}, samples)
+    many = [str(k) for k in range(10)] + ["red"]
+    (tmp_path / "r.json").write_text(
+        json.dumps([{"question_id": "a", "answer_top10": many}, {"question_id": "b", "answer": "red"}])
+    )
+    answers = scanqa.read_replies(tmp_path / "r.json", data)
+    assert scanqa.write_upload(tmp_path / "up.json", data, answers) == 0
+    rows = json.loads((tmp_path / "up.json").read_text())
+    assert rows == [
+        {"scene_id": "s", "question_id": "a", "answer_top10": many[:10]},
+        {"scene_id": "s", "question_id": "b", "answer_top10": ["red"]},
+    ]
+    row = scanqa.score(data, answers)["rows"][0]
+    assert (row["em1"], row["em10"]) == (50, 50)  # the eleventh answer counts nowhere
+
+
 def test_sqa3d_golden(golden: Callable[[str], Path]) -> None:
     case = json.loads(golden("sqa3d/localization_and_types.json").read_text())
     for question, number in case["question_types"].items():
         assert sqa3d.question_type(question) == (*sqa3d.TYPES, "other")[number], question
     found = sqa3d.localization(case["pred_pos"], case["pred_rot_xyzw"], case["gt_pos"], case["gt_rot_xyzw"])
     assert found == pytest.approx(case["expected"])
+
+
+def test_sqa3d_poses_of_a_file_and_broken_ones(tmp_path: Path) -> None:
+    true = {"position": [0.0, 0.0, 0.0], "rotation": [0.0, 0.0, 0.0, 1.0], "answers": ["red"]}
+    samples = tuple(Sample(name, name, "question", "What is it?", "red", meta=true) for name in "abcd")
+    data = Data({name: Scene(name, ()) for name in "abcd"}, samples)
+    here, away = [0.3, 0.3, 9.0], [5.0, 0.0, 0.0]
+    straight, turned = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, math.sin(math.pi / 18), math.cos(math.pi / 18)]  # by 20 degrees
+    poses = {"a": {"position": [away, here], "rotation": [turned, turned]}, "b": {"position": [away], "rotation": [straight]}}
+    broken = {"c": {"position": [here] * 4, "rotation": [turned] * 4}, "d": {"position": [here], "rotation": [[0, 0, 0, 0]]}}
+    (tmp_path / "p.json").write_text(json.dumps(poses | broken))
+    rejects = Rejects(skip_bad=True)
+    found = sqa3d.read_poses(tmp_path / "p.json", rejects)
+    assert [row["cause"] for row in rejects.rows] == ["wrong number", "bad number"]
+    report = sqa3d.score(data, [Reply(name, name, "red") for name in "abcd"], poses=found)
+    row = report["rows"][0]
+    assert (row["acc@0.5m"], row["acc@1.0m"], row["acc@15°"], row["acc@30°"]) == (25, 25, 25, 50)
+    assert report["counts"]["unlocalized"] == 2
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +140,25 @@ def test_a_file_of_answers_with_everything_wrong_in_it(bench: Any, tmp_path: Pat
         bench.score(data, [])
     (tmp_path / "o.json").write_text(json.dumps({"a": "red", "b": "dark red", "c": "a red", "d": "no"}))
     assert bench.score(data, bench.read_replies(tmp_path / "o.json", data))["rows"][0]["em (all references)"] == 75
+
+
+def test_sqa3d_script_for_language_models_takes_a_word_in_common_and_leaves_out_what_is_missing() -> None:
+    assert sqa3d.lenient("the left side", "left") and sqa3d.lenient("a", "a chair") and not sqa3d.lenient("", "left")
+    samples = tuple(Sample(name, name, "question", "Which?", "left", meta={"answers": ["left"]}) for name in "ab")
+    data = Data({name: Scene(name, ()) for name in "ab"}, samples)
+    replies = [Reply("a", "a", "on the left")]
+    assert sqa3d.score(data, replies, "skip")["rows"][0]["lenient"] == 100
+    assert sqa3d.score(data, replies, "wrong")["rows"][0]["lenient"] == 50
+
+
+def test_scanqa_texts_by_leo_are_cleaned_and_not_tokenised() -> None:
+    samples = tuple(
+        Sample(name, name, "question", "What?", x, meta={"answers": [x]}) for name, x in (("a", "the 2 chairs"), ("b", "it"))
+    )
+    data = Data({name: Scene(name, ()) for name in "ab"}, samples)
+    report = scanqa.score(data, [Reply("a", "a", "Two chairs."), Reply("b", "b", "it")])
+    ptb, leo = (next(row for row in report["rows"] if row["name"] == name) for name in ("all", "all, texts as LEO's script"))
+    assert leo["rouge_l"] == 100 and ptb["rouge_l"] < 100  # "2" and "two" differ to the tokenizer
 
 
 def test_sqa3d_broken_rows_are_collected(tmp_path: Path) -> None:

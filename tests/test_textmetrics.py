@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import shutil
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grand3d.textmetrics import bleu, bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
+from grand3d.textmetrics import _longest_common, bleu, bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
 
 WORDS = ("the", "a", "red", "brown", "chair", "table", "on", "near", "of", "left")
 SENTENCES = st.lists(st.sampled_from(WORDS), max_size=9)
@@ -70,6 +71,10 @@ def test_tokens_of_real_sentences_are_those_of_the_java_program(real: Callable[[
     texts = [row["description"] for row in rows] + [row["caption"] for row in json.loads(real("nr3d/val_dev.json").read_text())]
     questions = json.loads(real("sqa3d/v1_balanced_questions_test_scannetv2.json").read_text())["questions"]
     texts += [text for row in questions for text in (row["question"], row["situation"], *row["alternative_situation"])]
+    texts += [row["description"] for row in csv.DictReader(real("vigil3d/vigil3d_scannet.csv").open(encoding="utf-8"))]
+    for name in ("QA", "cap"):
+        rows = json.loads(real(f"mmscan/example_{name}.json").read_text()).values()
+        texts += [text for row in rows for text in (row["question"], *row["pred"], *row["gt"])]
     texts = [" ".join(text.split()) for text in texts]  # the Java program ends a sentence at a line break
     file = tmp_path / "sentences.txt"
     file.write_text("\n".join(texts))
@@ -106,6 +111,15 @@ def test_scores_are_those_of_pycocoevalcap(corpus: Any) -> None:
     assert ours == pytest.approx(list(each), abs=1e-12)
     _, each = ciders.Cider().compute_score(gts, res)
     assert cider(*tokens) == pytest.approx(list(each), abs=1e-9)
+
+
+@given(SENTENCES, SENTENCES)
+def test_longest_common_subsequence_is_that_of_the_table(a: list[str], b: list[str]) -> None:
+    table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, token in enumerate(a):
+        for j, other in enumerate(b):
+            table[i + 1][j + 1] = table[i][j] + 1 if token == other else max(table[i][j + 1], table[i + 1][j])
+    assert _longest_common(a, b) == table[-1][-1]
 
 
 def test_bleu_is_a_figure_of_sums() -> None:

@@ -3,6 +3,7 @@
 Each module named here has ``PAPER``, the papers' rows, and
 
 - ``score(data, answers, missing=None) -> dict``, the report; ``TASKS``, the tasks of the samples that it scores;
+- ``SEVERAL``, True where references may mean none or several objects;
 - ``SOURCE``, the converter of its published questions and the keyword of their file;
 - ``read_replies(path, data, rejects=None)``, answers from our replies file or the published form;
 
@@ -22,4 +23,7 @@ BENCHMARKS = {
     "scanqa": "grand3d.bench.scanqa",
     "sqa3d": "grand3d.bench.sqa3d",
     "scan2cap": "grand3d.bench.scan2cap",
+    "beacon3d": "grand3d.bench.beacon3d",
+    "mmscan_qa": "grand3d.bench.mmscan_qa",
+    "mmscan_caption": "grand3d.bench.mmscan_caption",
 }

@@ -27,6 +27,7 @@ from grand3d.sample import Data, load_replies
 
 TASK = "object_reference"
 TASKS = (TASK,)
+SEVERAL = True
 THRESHOLDS = (0.25, 0.5)
 KINDS = ("zt_w_d", "zt_wo_d", "st_w_d", "st_wo_d", "mt")
 SOURCE = ("multi3drefer", "questions")

@@ -1,34 +1,44 @@
 """SQA3D: one short answer, right when it is the annotated one; by the first word of the question.
 
 ``em`` by several rules (``answers``); ``lenient`` is the rule of SQA3D's script for language models, by which the published
-GPT-3 and UnifiedQA rows were made: equal, part of the right answer, or any word in common. Where an answer is a pose
-(``localization``): the share within 0.5 and 1 m and within 15 and 30 degrees, the best of up to three.
+GPT-3 and UnifiedQA rows were made: equal, part of the right answer, or any word in common. It leaves out questions without an
+answer, which is ``missing="skip"``. Where the asker is also to be found (``poses``): the share within 0.5 and 1 m and within 15
+and 30 degrees, the best of up to three guesses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from grand3d.bench.answers import match_scanqa
 from grand3d.bench.common import Answer, pair
-from grand3d.bench.texts import matches, read_texts, references, rows_of, said
-from grand3d.sample import Data
+from grand3d.bench.texts import fault, matches, read_texts, references, rows_of, said
+from grand3d.errors import GrandError, place, shown
+from grand3d.files import Rejects, field, numbers, read_json
+from grand3d.sample import Data, Sample
 
 TASK = "question"
 TASKS = (TASK,)
 SOURCE = ("sqa3d", "questions")
-OPTIONS: dict[str, str] = {}
+OPTIONS = {"poses": "where the asker was found: {question id: {position: [[x, y, z], ...], rotation: [[x, y, z, w], ...]}}"}
+Poses = Mapping[str, tuple[list[tuple[float, ...]], list[tuple[float, ...]]]]
+MOST_POSES = 3
 TYPES = ("what", "is", "how", "can", "which")
 read_replies = partial(read_texts, key="question_id")
 
 PAPER: tuple[dict[str, Any], ...] = (
     {"name": "ScanQA", "accuracy": 46.58, "source": "SQA3D"},
+    {"name": "best of the paper", "accuracy": 47.20, "source": "SQA3D"},
     {"name": "people", "accuracy": 90.06, "source": "SQA3D"},
+    {"name": "baseline of MMScan", "em (leo)": 51.6, "em_r (leo)": 54.1, "source": "MMScan, Table 6"},
+    {"name": "Chat-Scene", "em (leo)": 54.6, "source": "3DGraphLLM, Table 2"},
+    {"name": "3DGraphLLM, Llama 3 8B", "em (leo)": 55.9, "source": "3DGraphLLM, Table 2"},
 )
 
 
@@ -43,11 +53,13 @@ def lenient(answer: str, right: str) -> bool:
     return a == b or (bool(a) and a in b) or not set(a.split()).isdisjoint(b.split())
 
 
-def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> dict[str, Any]:
+def score(data: Data, replies: Sequence[Answer], missing: str | None = None, poses: Poses | None = None) -> dict[str, Any]:
     """Score answers to questions.
 
     Args:
         missing: See ``common.pair``; SQA3D's script for language models leaves such questions out.
+        poses: Guesses of where the asker stands and how turned, by question, in the form of the published annotations
+            (``meta["position"]``, ``meta["rotation"]``); see ``read_poses``. A question without any is wrong.
 
     Raises:
         GrandError: If answers and data do not fit together.
@@ -59,9 +71,13 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
         kind = question_type(str(sample.meta.get("question", sample.text)))
         exact = answer is not None and match_scanqa(said(answer), references(sample))
         loose = answer is not None and lenient(said(answer), references(sample)[0])
-        error = "" if row["em (all references)"] else "missing" if answer is None else "wrong" if said(answer) else "empty"
+        error = fault(bool(row["em (all references)"]), answer)
         about = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "type": kind}
         samples.append(about | {"accuracy": float(exact)} | row | {"lenient": float(loose), "error": error})
+    if poses is not None:
+        counts["unlocalized"] = sum(sample.sample_id not in poses for sample, _ in pairs)
+        for (sample, _), row in zip(pairs, samples, strict=True):
+            row |= _localized(sample, *poses.get(sample.sample_id, ([], [])))
     figures = [key for key, value in samples[0].items() if isinstance(value, float)]
     groups = {name: [row["type"] == name for row in samples] for name in (*TYPES, "other")}
     return {
@@ -71,6 +87,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
             "accuracy": "the answer as it is, equal to the annotated one",
             "em": "as LEO's script has it (order of the references matters, nothing counts as contained), MMScan's, and over all",
             "lenient": "SQA3D's script for language models: a word in common is enough",
+            "poses": "not given" if poses is None else "the best of up to three guesses, on the floor, nearer than the limit",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },
@@ -93,10 +110,50 @@ def localization(
         positions: Guesses (n, up to 3, 3) in metres.
         rotations: Guesses (n, up to 3, 4) as quaternions x, y, z, w.
     """
-    near = np.array([min(math.dist(p[:2], true[:2]) for p in row) for row, true in zip(positions, true_positions, strict=True)])
-    turned = np.array([min(map(partial(_turned, true), row)) for row, true in zip(rotations, true_rotations, strict=True)])
-    figures = {f"acc@{limit}m": float((near < limit).mean()) for limit in (0.5, 1.0)}
-    return figures | {f"acc@{limit}°": float((turned < limit).mean()) for limit in (15, 30)}
+    each = [_found(*row) for row in zip(positions, rotations, true_positions, true_rotations, strict=True)]
+    return {name: float(np.mean([row[name] for row in each])) for name in each[0]}
+
+
+def _found(positions: Any, rotations: Any, true_position: Sequence[float], true_rotation: Sequence[float]) -> dict[str, float]:
+    near = min((math.dist(guess[:2], true_position[:2]) for guess in positions), default=math.inf)
+    turned = min((_turned(true_rotation, guess) for guess in rotations), default=math.inf)
+    figures = {f"acc@{limit}m": float(near < limit) for limit in (0.5, 1.0)}
+    return figures | {f"acc@{limit}°": float(turned < limit) for limit in (15, 30)}
+
+
+def _localized(sample: Sample, positions: Any, rotations: Any) -> dict[str, float]:
+    where = f"sample {shown(sample.sample_id)}: meta"
+    true = (field(dict(sample.meta), name, list, where) for name in ("position", "rotation"))
+    return _found(positions, rotations, *true)
+
+
+def read_poses(path: str | Path, rejects: Rejects | None = None) -> Poses:
+    """Guesses by question, MOST_POSES at most: ``{question id: {position: [[x, y, z], ...], rotation: [[x, y, z, w], ...]}}``.
+
+    Raises:
+        GrandError: For another form, or a broken guess, unless ``rejects`` collects it.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise GrandError(f"{place(path)}: holds {shown(document)}, expected an object of poses by question id", "wrong type")
+    out = {}
+    for name, row in document.items():
+        try:
+            row = row if isinstance(row, dict) else {}
+            positions, rotations = (field(row, key, list, "") for key in ("position", "rotation"))
+            if not 1 <= len(positions) <= MOST_POSES or len(positions) != len(rotations):
+                seen = f"{len(positions)} positions and {len(rotations)} rotations"
+                raise GrandError(f"{seen}, expected as many of both, {MOST_POSES} at most", "wrong number")
+            turns = [numbers(item, 4, "rotation") for item in rotations]
+            if not all(turn[2] or turn[3] for turn in turns):
+                raise GrandError(
+                    f"rotation is {shown(rotations)}, expected quaternions x, y, z, w that turn about z", "bad number"
+                )
+            out[name] = [numbers(item, 3, "position") for item in positions], turns
+        except GrandError as error:
+            rejects.add(f"{place(path)}: {shown(name)}", str(error), row, error.cause)
+    return out
 
 
 def _turned(a: Sequence[float], b: Sequence[float]) -> float:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from grand3d import markup
-from grand3d.bench.answers import RULES
+from grand3d.bench.answers import RULES, clean, mmscan_text
 from grand3d.bench.common import Answer, Prediction, percents
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, read_json
+from grand3d.files import Rejects, read_json, write_json
 from grand3d.metrics import bootstrap, mean_interval
 from grand3d.sample import Data, Sample, load_replies
 from grand3d.textmetrics import bleu_counts, bleu_of, cider, meteor, ptb_tokens, rouge_l
@@ -62,19 +62,33 @@ def rows_of(samples: Sequence[Mapping[str, Any]], figures: Sequence[str], groups
     return out
 
 
-def text_row(pairs: Pairs) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """``corpus_row`` of answers and their references on PTB tokens."""
-    answers = [ptb_tokens(said(answer)) for _, answer in pairs]
-    known = [[ptb_tokens(text) for text in references(sample)] for sample, _ in pairs]
+def text_row(pairs: Pairs, split: Callable[[str], list[str]] = ptb_tokens) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """``corpus_row`` of answers and their references.
+
+    Args:
+        split: A text to its tokens; LEO's script, for one, takes cleaned texts apart at blanks (``leo_tokens``).
+    """
+    answers = [split(said(answer)) for _, answer in pairs]
+    known = [[split(text) for text in references(sample)] for sample, _ in pairs]
     return corpus_row(answers, known, [sample.scene_id for sample, _ in pairs])
+
+
+def leo_tokens(text: str) -> list[str]:
+    """Tokens as LEO's script has them for its metrics of texts: cleaned, taken apart at blanks."""
+    return clean(text).split()
+
+
+def mmscan_tokens(text: str) -> list[str]:
+    """PTB tokens of a text that was cleaned as MMScan's devkit cleans it."""
+    return ptb_tokens(mmscan_text(text))
 
 
 def corpus_row(
     answers: Sequence[Sequence[str]], known: Sequence[Sequence[Sequence[str]]], scenes: Sequence[str]
 ) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """BLEU-1 to 4, ROUGE-L, CIDEr and METEOR of a corpus, times 100, with intervals; and ROUGE-L and CIDEr of each answer.
+    """BLEU-1 to 4, ROUGE-L, CIDEr and METEOR of a corpus, times 100, with intervals; and what each answer scores.
 
-    METEOR is None where its Java program cannot run.
+    METEOR is None where its Java program cannot run. Its corpus figure is no mean over answers, so it has no interval.
 
     Args:
         answers: Tokens of each.
@@ -91,11 +105,31 @@ def corpus_row(
         low, high = mean_interval(values, scenes)
         row |= percents({name: float(values.mean()), f"{name}_low": low, f"{name}_high": high})
     row["meteor"] = None if found is None else 100 * found[0]
+    each |= {} if found is None else {"meteor": found[1]}
     return row, [{name: float(values[k]) for name, values in each.items()} for k in range(len(answers))]
 
 
+def meteor_rule(row: Mapping[str, Any]) -> str:
+    """What a report says of its METEOR."""
+    return "by its Java program" if row["meteor"] is not None else "not available: needs Java and pycocoevalcap"
+
+
+def fault(right: bool, answer: Answer | None) -> str:
+    """The class of error of an answer that is a text."""
+    return "" if right else "missing" if answer is None else "wrong" if said(answer) else "empty"
+
+
+def write_texts(path: str | Path, data: Data, answers: Sequence[Answer], form: Callable[[Sample, Answer], dict[str, Any]]) -> int:
+    """Write a JSON list of one row for each answered question, in their order; returns how many answers have no question."""
+    by_id = {answer.sample_id: answer for answer in answers}
+    rows = [form(sample, by_id[sample.sample_id]) for sample in data.samples if sample.sample_id in by_id]
+    write_json(path, rows)
+    return len(by_id) - len(rows)
+
+
 def read_texts(path: str | Path, data: Data, rejects: Rejects | None = None, key: str = "question_id") -> list[Answer]:
-    """Answers from our replies file; from one object ``{id: text}``; or from a list of rows with an id and a text.
+    """Answers from our replies file; from one object ``{id: text}`` or ``{id: row}``; or from a list of rows
+    with an id and a text.
 
     A row's text is its ``answer_top10`` (the first of them), ``response_pred``, ``answer``, ``pred`` or ``response``.
 
@@ -108,7 +142,9 @@ def read_texts(path: str | Path, data: Data, rejects: Rejects | None = None, key
     document = read_json(path)
     scenes = {sample.sample_id: sample.scene_id for sample in data.samples}
     if isinstance(document, dict):
-        listed: list[Any] = [{key: name, "answer": text} for name, text in document.items()]
+        listed: list[Any] = [
+            {**value, key: name} if isinstance(value, dict) else {key: name, "answer": value} for name, value in document.items()
+        ]
     elif isinstance(document, list):
         listed = document
     else:

@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 
 TASK = "object_reference"
 TASKS = (TASK,)
+SEVERAL = True
 SOURCE = ("vigil3d", "questions")
 OPTIONS = {"shares": "JSON {subgroup: its share in other data}, to weigh prompts as those data would"}
 THRESHOLDS = (0.25, 0.5, 0.95)

@@ -18,4 +18,8 @@ CONVERTERS = {
     "scanqa": "grand3d.convert.scanqa",
     "sqa3d": "grand3d.convert.sqa3d",
     "scan2cap": "grand3d.convert.scan2cap",
+    "beacon3d": "grand3d.convert.beacon3d",
+    "mmscan": "grand3d.convert.mmscan",
+    "leo": "grand3d.convert.leo",
+    "chatscene": "grand3d.convert.chatscene",
 }

@@ -133,8 +133,10 @@ def assemble(
     truth: str | Path | None,
     proposals: str | Path | None,
     rejects: Rejects,
+    id_space: str = "scannet",
+    scored: bool = False,
 ) -> Data:
-    """Data of a source whose targets are ScanNet object ids.
+    """Data of a source whose targets are object ids of the scans themselves, by default ScanNet's.
 
     Args:
         path: Named in messages.
@@ -144,18 +146,23 @@ def assemble(
             then checked against it.
             Without it the samples can be scored by ids only: their scenes hold no object.
         proposals: Graph of a detector's proposals, which prompts then show in place of the true objects.
+        id_space: Whose numbering targets are in.
+        scored: Whether the graph of ``truth`` keeps scores, as where targets are proposals.
 
     Raises:
         GrandError: For a broken graph. Broken rows, ids that occur twice, unknown scans and targets raise too, unless
             ``rejects`` collects them.
     """
-    true, lost = split_graphs(truth, "scannet", scored=False, rejects=rejects) if truth is not None else (None, set())
+    true, lost = split_graphs(truth, id_space, scored, rejects) if truth is not None else (None, set())
     seen, lost_too = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else (None, set())
     samples: dict[str, Sample] = {}
     for where, row in rows:
         try:
             sample = make(object_of(row))
-            for scenes, reason in ((true, "has no true objects"), (seen, "has no proposals")):
+            for scenes, reason in (
+                (true, "has no true objects, expected them in the graph"),
+                (seen, "has no proposals, expected them in the graph"),
+            ):
                 if scenes is not None and sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, lost | lost_too, reason)
             if true is not None:
@@ -173,7 +180,7 @@ def assemble(
         return Data(used_scenes(seen, set(used)), tuple(samples.values()), answers)
     if true is not None:
         return Data(used_scenes(true, set(used)), tuple(samples.values()))
-    return Data({name: Scene(name, (), id_space="scannet") for name in used}, tuple(samples.values()))
+    return Data({name: Scene(name, (), id_space=id_space) for name in used}, tuple(samples.values()))
 
 
 def _refuse_unknown_ids(sample: Sample, scene: Scene) -> None:
