@@ -1,7 +1,7 @@
 """Scores of texts against reference texts, without Java: tokens, BLEU, ROUGE-L and CIDEr as pycocoevalcap computes them.
 
 Texts of benchmarks are tokenised by Stanford's PTB tokenizer there, a Java program; ``ptb_tokens`` gives the same tokens for
-the sentences of this field (all but 4 of 26,759 real ones, ``tests/test_textmetrics.py``). METEOR exists as a Java program only
+the sentences of this field (all but 4 of 23,277 real ones, ``tests/test_textmetrics.py``). METEOR exists as a Java program only
 (``meteor``).
 """
 

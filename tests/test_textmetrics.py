@@ -71,7 +71,8 @@ def test_tokens_of_real_sentences_are_those_of_the_java_program(real: Callable[[
     texts = [row["description"] for row in rows] + [row["caption"] for row in json.loads(real("nr3d/val_dev.json").read_text())]
     questions = json.loads(real("sqa3d/v1_balanced_questions_test_scannetv2.json").read_text())["questions"]
     texts += [text for row in questions for text in (row["question"], row["situation"], *row["alternative_situation"])]
-    texts += [row["description"] for row in csv.DictReader(real("vigil3d/vigil3d_scannet.csv").open(encoding="utf-8"))]
+    table = real("vigil3d/vigil3d_scannet.csv").read_text(encoding="utf-8").splitlines()
+    texts += [row["description"] for row in csv.DictReader(table)]
     for name in ("QA", "cap"):
         rows = json.loads(real(f"mmscan/example_{name}.json").read_text()).values()
         texts += [text for row in rows for text in (row["question"], *row["pred"], *row["gt"])]
@@ -87,7 +88,7 @@ def test_tokens_of_real_sentences_are_those_of_the_java_program(real: Callable[[
         for text, line in zip(texts, lines, strict=False)
         if ptb_tokens(text) != [token for token in line.split() if token not in removed]
     ]
-    assert len(texts) > 15_000 and set(wrong) <= {text for text in texts if text.startswith("I'i had")}
+    assert len(texts) > 23_000 and set(wrong) <= {text for text in texts if text.startswith("I'i had")}
 
 
 @given(st.text(max_size=60))
