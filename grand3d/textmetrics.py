@@ -169,11 +169,17 @@ def meteor(answers: Sequence[Sequence[str]], references: Sequence[Sequence[Seque
         from pycocoevalcap.meteor.meteor import Meteor
     except ImportError:
         return None
+    scorer = Meteor()
     try:
-        total, each = Meteor().compute_score(
+        total, each = scorer.compute_score(
             {k: [" ".join(reference) for reference in group] for k, group in enumerate(references)},
             {k: [" ".join(answer)] for k, answer in enumerate(answers)},
         )
     except (OSError, ValueError):  # no jar, or too little memory for it: its answer is empty, and no number
         return None
+    finally:
+        if scorer.lock.locked():  # its own end would wait for it for ever
+            scorer.lock.release()
+        scorer.meteor_p.kill()
+        scorer.meteor_p.communicate()
     return float(total), np.array(each, np.float64)

@@ -145,6 +145,15 @@ def test_meteor_by_its_java_program(captions: dict[str, Any]) -> None:
     )
 
 
+def test_meteor_is_unavailable_where_its_program_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pycocoevalcap.meteor.meteor", reason="pycocoevalcap is not installed")
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert meteor([["a"]], [[["a"]]]) is None
+
+
 def test_meteor_is_unavailable_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert meteor([["a"]], [[["a"]]]) is None
