@@ -18,6 +18,7 @@ from grand3d.errors import GrandError
 from grand3d.files import shown
 from grand3d.metrics import binary_rates, bootstrap, calibration_error, confusion, mean_interval, paired_difference, reliability
 from grand3d.sample import Data, Reply, Sample
+from grand3d.scene import Scene
 
 MISSING = ("wrong", "skip")
 

@@ -39,17 +39,16 @@ def make_scene(
     if questions_per_scene > MAX_QUESTIONS:
         reason = f"expected at most {MAX_QUESTIONS:,}; a room has a few dozen things to ask for, more rooms have more"
         raise GrandError(f"questions a room: {questions_per_scene:,}, {reason}", "too many questions")
+    if num_objects is not None and not 1 <= num_objects <= MOST_PROPOSALS:
+        raise GrandError(f"objects a room: {num_objects:,}, expected 1 to {MOST_PROPOSALS}", "too many objects")
     number = seed * SEED_STRIDE + index
     room = make_room(number)
     proposals, match = detect(room, number, num_objects)
-    if num_objects is not None:
-        if not 1 <= num_objects <= MOST_PROPOSALS:
-            raise GrandError(f"objects a room: {num_objects}, expected 1 to {MOST_PROPOSALS}")
-        least = num_objects
-        while len(proposals.objects) < num_objects:  # the detector misses some, so more must stand there
-            room = make_room(number, least)
-            proposals, match = detect(room, number, num_objects)
-            least += max(1, num_objects // 10)
+    least = num_objects or 0
+    while len(proposals.objects) < (num_objects or 0):  # the detector misses some, so more must stand there
+        room = make_room(number, least)
+        proposals, match = detect(room, number, num_objects)
+        least += 1 + least // 10
     return proposals, make_samples(room, proposals, match, number, questions_per_scene, weights, strict, none_or_several)
 
 
