@@ -177,6 +177,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--seed", type=int, default=0, help="the same seed gives the same rooms and texts (default: 0)")
     sub.add_argument("--questions", type=_positive, default=32, help="questions a room (default: 32)")
     shown = "share of the references that fit nothing or several things (default: 0)"
+    shown_objects = "proposals of every room, 1 to 100 (default: 5 to 36, as real rooms have)"
+    sub.add_argument("--objects", type=_positive, metavar="N", help=shown_objects)
     sub.add_argument("--none-or-several", type=_share, default=0.0, metavar="SHARE", help=shown)
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
 

@@ -35,7 +35,10 @@ def synth(options: argparse.Namespace) -> None:
     from grand3d.synth import iter_data
 
     scenes, samples, said = {}, [], time.monotonic()
-    for scene, rows in iter_data(options.scenes, options.seed, options.questions, none_or_several=options.none_or_several):
+    rooms = iter_data(
+        options.scenes, options.seed, options.questions, none_or_several=options.none_or_several, num_objects=options.objects
+    )
+    for scene, rows in rooms:
         scenes[scene.scene_id] = scene
         samples += rows
         if time.monotonic() - said >= 10:

@@ -11,7 +11,7 @@ import numpy as np
 
 from grand3d import markup
 from grand3d.bench import pope, scanrefer
-from grand3d.bench.common import num_partial, percents
+from grand3d.bench.common import left_out, percents
 from grand3d.errors import GrandError
 from grand3d.metrics import mean_interval
 from grand3d.sample import Data, Reply, Sample
@@ -48,7 +48,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         first = f"(first: {absent[0]}). Pass --missing=wrong to count them as wrong, --missing=skip to leave them out."
         raise GrandError(f"{len(absent)} of {len(asked)} samples have no reply {first}", "missing reply")
     rows, baselines, tables = [], [], {}
-    counts = {"n": 0, "missing": len(absent), "extra": len(given - asked), "parsed": 0, "unfinished": 0, "partial_scenes": 0}
+    counts = {"n": 0, "missing": len(absent), "extra": len(given - asked), "parsed": 0, "unfinished": 0}
     for task, samples in by_task.items():
         part = replace(data, samples=tuple(samples))
         ids = {sample.sample_id for sample in samples}
@@ -62,13 +62,13 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         counts["n"] += rows[-1]["n"]
         counts["parsed"] += parsed
         counts["unfinished"] += sum(not reply.finished for reply in own)
-        counts["partial_scenes"] += num_partial(own)
     if not rows:
         seen = f"{len(asked)} samples and {len(given)} replies, expected a reply to one of the samples"
         raise GrandError(f"nothing to score: {seen}", "nothing to score")
+    by_id = {reply.sample_id: reply for reply in replies}
     return {
         "benchmark": "synth",
-        "counts": counts,
+        "counts": counts | left_out(data, [(sample, by_id.get(sample.sample_id)) for sample in data.samples]),
         "rules": {
             "parsed": "percent of the replies given",
             "missing": missing or "none missing",

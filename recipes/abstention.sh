@@ -23,3 +23,5 @@ grand3d score scanrefer "$out/test" "$out/test.jsonl" --json >"$out/before.json"
 printf '\n== decided again, with chances and thresholds fitted on the other half\n'
 grand3d score scanrefer "$out/test" "$out/test.jsonl" --calibration "$out/calibration.json"
 grand3d score scanrefer "$out/test" "$out/test.jsonl" --calibration "$out/calibration.json" --json >"$out/after.json"
+printf '\n== in one object, %s/summary.json\n' "$out"
+python tools/abstention.py "$out" | tee "$out/summary.json"

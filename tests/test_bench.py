@@ -315,4 +315,5 @@ def test_target_rows_by_hand() -> None:
     assert (rows["several"]["exact"], rows["several"]["f1"]) == (50.0, pytest.approx(100 * (1 + 2 / 3) / 2))
     (row,) = report["abstention"]  # said twice, once rightly, of two
     assert (row["said"], row["true"], row["precision"], row["recall"], row["f1"]) == (2, 2, 50.0, 50.0, 50.0)
+    assert all(row[f"{key}_low"] <= row[key] <= row[f"{key}_high"] for key in ("precision", "recall", "f1"))
     assert target_rows(["s"], [("a",)], [("b",)]) == {} == target_rows([], [], [])

@@ -174,6 +174,8 @@ def test_score_with_skip_bad_leaves_out_replies_to_other_data(folder: Path, tmp_
         "parsed": 2,
         "unfinished": 0,
         "partial_scenes": 0,
+        "dropped_objects": 0,
+        "dropped_targets": 0,
         "rejected_rows": 2,
     }
     assert "rejected: 1 x reply about another scene" in err and "rejected: 1 x reply made from other scenes" in err

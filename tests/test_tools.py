@@ -58,3 +58,33 @@ def test_scaling_counts_less_work_a_question_the_more_share_a_scene() -> None:
     rows = report["questions"]
     work = [row["gflop"] / row["questions"] for row in rows]
     assert len(rows) >= 2 and work == sorted(work, reverse=True)
+
+
+def test_abstention_gives_the_figures_of_both_reports_in_one_object(tmp_path: Path) -> None:
+    from grand3d.bench.scanrefer import score
+    from grand3d.calibration import Calibration, apply, save_calibration
+    from grand3d.markup import reference_reply
+    from grand3d.sample import Data, Reply, Sample
+    from grand3d.scene import Object, Scene
+
+    chairs = tuple(Object(str(k), "chair", (float(k), 0.0, 0.0), (0.5, 0.5, 1.0)) for k in range(4))
+    rooms = {name: Scene(name, chairs) for name in ("a", "b", "c")}
+    targets = [("0",), (), ("0", "1")]
+    chances = [(0.9, 0.05, 0.02, 0.02, 0.01), (0.3, 0.3, 0.2, 0.15, 0.05), (0.48, 0.46, 0.03, 0.02, 0.01)]
+    said = reference_reply([], "chair", ("obj_0",), "none")
+    samples, replies = [], []
+    for name in rooms:
+        for k, (ids, row) in enumerate(zip(targets, chances, strict=True)):
+            samples.append(Sample(f"{name}{k}", name, "object_reference", "x", target_ids=ids))
+            replies.append(Reply(f"{name}{k}", name, said, ("0", "1", "2", "3"), chances=row))
+    data, found = Data(rooms, tuple(samples)), Calibration({}, none_below=0.4, also_above=0.8)
+    after = [apply(reply, "object_reference", found, rooms[reply.scene_id]) for reply in replies]
+    for name, rows in (("before", replies), ("after", after)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(score(data, rows)))
+    save_calibration(tmp_path / "calibration.json", found)
+    report = run("abstention.py", str(tmp_path))
+    assert report["calibration"]["none_below"] == 0.4
+    before, after = report["before"], report["after"]
+    assert (before["nothing_said"], before["nothing_true"], before["abstention_f1"]) == (0, 3, 0.0)
+    assert (after["abstention_f1"], after["abstention_f1_interval"], after["several_set_f1"]) == (100.0, [100.0, 100.0], 100.0)
+    assert before["several_exact"] == 0.0 and before["several_set_f1"] == pytest.approx(200 / 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
-from grand3d.boxes import objects_bounds
+from grand3d.boxes import iou, objects_bounds
+from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError
 from grand3d.files import shown
 from grand3d.metrics import binary_rates, bootstrap, calibration_error, confusion, mean_interval, paired_difference, reliability
 from grand3d.sample import Data, Reply, Sample
+from grand3d.scene import Scene
 
 MISSING = ("wrong", "skip")
 
@@ -59,7 +61,7 @@ def pair(
     Returns:
         Pairs in the order of the data, and counts: ``n`` (pairs), ``missing`` (samples without a reply), ``extra`` (replies
         to samples that are not scored here), ``other_tasks`` (samples of other tasks), ``unfinished`` (replies cut off),
-        ``partial_scenes`` (replies whose prompt did not show all objects of the scene).
+        and those of ``left_out``.
 
     Raises:
         GrandError: If no sample is of the task, no reply fits, a sample has two replies, a reply names another scene, or
@@ -101,8 +103,7 @@ def pair(
         "extra": len(by_id) - (len(samples) - len(absent)),
         "other_tasks": len(data.samples) - len(samples),
         "unfinished": sum(reply is not None and not reply.finished for _, reply in pairs),
-        "partial_scenes": num_partial([reply for _, reply in pairs]),
-    }
+    } | left_out(data, pairs)
     return pairs, counts
 
 
@@ -187,9 +188,41 @@ def refuse_second(name: str, seen: set[str]) -> None:
     seen.add(name)
 
 
-def num_partial(replies: Sequence[Answer | None]) -> int:
-    """Replies whose prompt left objects of the scene out, by ``top_k`` or for lack of room."""
-    return sum(isinstance(reply, Reply) and reply.num_dropped > 0 for reply in replies)
+def left_out(data: Data, pairs: Iterable[tuple[Sample, Answer | None]]) -> dict[str, int]:
+    """What prompts did not show, by ``top_k`` or for lack of room.
+
+    Returns:
+        ``partial_scenes``: replies whose prompt left objects out. ``dropped_objects``: objects left out, each scene once, with
+        the most that a reply of it lacked. ``dropped_targets``: samples with a target that was there to be shown but was not:
+        its own proposal (or one with the same box), or with ``truth`` all those that overlap it by 0.25.
+    """
+    partial, targets = 0, 0
+    objects: dict[str, int] = {}
+    places: dict[str, dict[str, set[str]]] = {}
+    for sample, reply in pairs:
+        scene = data.scenes.get(sample.scene_id)
+        if not isinstance(reply, Reply) or not reply.num_dropped or scene is None:
+            continue
+        if sample.scene_id not in places:
+            places[sample.scene_id] = _stands_for(data, scene)
+        stands = places[sample.scene_id]
+        partial += 1
+        objects[sample.scene_id] = max(reply.num_dropped, objects.get(sample.scene_id, 0))
+        targets += any(stands.get(item) and stands[item].isdisjoint(reply.object_ids) for item in sample.target_ids)
+    return {"partial_scenes": partial, "dropped_objects": sum(objects.values()), "dropped_targets": targets}
+
+
+def _stands_for(data: Data, scene: Scene) -> dict[str, set[str]]:
+    """Possible target -> the objects of the scene by any of which a prompt shows it."""
+    if data.truth is None:
+        same = merge_duplicates(scene)[1]
+        groups: dict[str, set[str]] = {}
+        for item in scene.object_ids:
+            groups.setdefault(same.get(item, item), set()).add(item)
+        return {item: groups[same.get(item, item)] for item in scene.object_ids}
+    true = data.truth[scene.scene_id].objects if scene.scene_id in data.truth else ()
+    close = iou(objects_bounds(true), objects_bounds(scene.objects)) >= 0.25
+    return {item.object_id: {scene.object_ids[k] for k in np.flatnonzero(row)} for item, row in zip(true, close, strict=True)}
 
 
 def percent(value: float) -> float | None:
@@ -246,10 +279,12 @@ def target_rows(
             rows.append(row)
     said = np.array([given is not None and not given for given in named])
     counts = confusion(sizes == 0, said)
-    rates = {key: float(value) for key, value in binary_rates(counts.sum(axis=0)).items() if key in ("precision", "recall", "f1")}
-    low, high = bootstrap(counts, where, lambda sums: binary_rates(sums)["f1"])
-    about = {"name": "nothing fits", "n": len(sizes), "said": int(said.sum()), "true": int((sizes == 0).sum())}
-    return {"targets": rows, "abstention": [about | percents(rates | {"f1_low": low, "f1_high": high})]}
+    row = {"name": "nothing fits", "n": len(sizes), "said": int(said.sum()), "true": int((sizes == 0).sum())}
+    rates = binary_rates(counts.sum(axis=0))
+    for figure in ("precision", "recall", "f1"):
+        low, high = bootstrap(counts, where, lambda sums, figure=figure: binary_rates(sums)[figure])
+        row |= percents({figure: float(rates[figure]), f"{figure}_low": low, f"{figure}_high": high})
+    return {"targets": rows, "abstention": [row]}
 
 
 def set_f1(wanted: Collection[str], named: Collection[str]) -> float:

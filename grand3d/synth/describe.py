@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 from grand3d import relations as rel
@@ -53,7 +54,9 @@ def make_samples(
         match: ``{true id: proposal id or None}`` as ``detect.detect`` gives it.
         weights: Share of each task; tasks not named are not asked.
         strict: Share of references with a referent that the proposals alone decide; ``meta["strict"]`` says which.
-        none_or_several: Share of references that fit nothing or several things, half each; ``meta["targets"]`` says which.
+        none_or_several: Share of references that fit nothing or several things, half each. Above 0, ``meta["targets"]`` of every
+            reference says ``none``, ``one`` or ``several``, and ``meta["why"]`` of those to nothing ``absent`` (no such category)
+            or ``relation`` (such things, but none that stands so).
 
     A room in which nothing can be asked for in some task gets more of the others.
     """
@@ -93,6 +96,8 @@ def make_samples(
             sample = speech.reference(view, target, proposals, sample_id)
         key = None if sample is None else (task, sample.text, sample.answer)
         if sample is not None and key not in said:
+            if none_or_several and task == "object_reference":
+                sample = replace(sample, meta={"targets": "one"} | sample.meta)
             said.add(key)
             samples.append(sample)
     return samples

@@ -34,6 +34,8 @@ WORDS = {
     "near": ("next to", "next to", "near", "beside", "by", "close to"),
     "between": ("between", "in between"),
     "supports": ("with", "that has", "which holds"),
+    "taller": ("taller than",),
+    "larger": ("larger than", "bigger than"),
     "corner": ("in the corner", "in the corner of the room"),
     "middle": ("in the middle of the room", "in the center of the room"),
 }

@@ -10,6 +10,9 @@ from grand3d.synth.placing import MAX_OBJECTS, TRIES, Room, Thing, free, free_sp
 from grand3d.synth.plans import PLANS, Plan
 from grand3d.synth.vocabulary import KINDS
 
+USUAL_OBJECTS = 30
+"""What a room of the usual size holds."""
+
 
 def _side_spots(table: Thing, per_long: int, per_short: int) -> list[tuple[float, float]]:
     spots = []
@@ -249,13 +252,13 @@ def _group(room: Room, name: str) -> None:
         place(room, rng.choice([k.name for k in KINDS.values() if k.place == name[4:]]))
 
 
-def _furnish(room: Room, plan: Plan) -> None:
+def _furnish(room: Room, plan: Plan, limit: int = MAX_OBJECTS) -> None:
     rng = room.rng
     for names, (least, most) in plan.items:
         share = rng.random()
         count = least + int((most - least + 1) * (share if most - least < 4 else share**1.6))
         for _ in range(min(count, most)):
-            if len(room.things) >= MAX_OBJECTS:
+            if len(room.things) >= limit:
                 return
             name = rng.choice(names)
             if name in KINDS:
@@ -264,8 +267,12 @@ def _furnish(room: Room, plan: Plan) -> None:
                 _group(room, name)
 
 
-def make_room(seed: int) -> Scene:
+def make_room(seed: int, least: int = 0) -> Scene:
     """One furnished room: its true objects, ids ``0``, ``1``, ... in the id space ``synthetic``.
+
+    Args:
+        least: So many things at least: the floor grows with it, and the room is furnished again, each time as another kind of
+            room, until they are there. 0 leaves the room as its plan makes it, with at most MAX_OBJECTS.
 
     Appearance is in ``attributes``: ``colour``, ``material``, ``shape``. Some rooms stand askew in the frame, as real scans
     do, so that their boxes are wider than their things. The same seed gives the same room.
@@ -274,7 +281,12 @@ def make_room(seed: int) -> Scene:
         rng = Random(f"room {seed} {attempt}")
         plan = rng.choices(PLANS, [p.weight for p in PLANS])[0]
         room = Room(rng, rng.uniform(*plan.sides), rng.uniform(*plan.sides) * rng.uniform(0.8, 1.1), rng.uniform(2.3, 2.9))
-        _furnish(room, plan)
+        limit = max(MAX_OBJECTS, least)
+        if least > USUAL_OBJECTS:
+            room.w, room.d = (side * math.sqrt(least / USUAL_OBJECTS) for side in (room.w, room.d))
+        _furnish(room, plan, limit)
+        while len(room.things) < least:
+            _furnish(room, rng.choice(PLANS), limit)
         if len(room.things) >= 10:
             break
     rng.shuffle(room.things)
@@ -282,7 +294,7 @@ def make_room(seed: int) -> Scene:
     c, s = math.cos(yaw), math.sin(yaw)
     ox, oy = rng.gauss(0, 0.25), rng.gauss(0, 0.25)
     objects = []
-    for k, t in enumerate(room.things[:MAX_OBJECTS]):
+    for k, t in enumerate(room.things[:limit]):
         x, y = t.x * c - t.y * s + ox, t.x * s + t.y * c + oy
         w, d = abs(t.w * c) + abs(t.d * s), abs(t.w * s) + abs(t.d * c)
         centroid = (round(x, 3), round(y, 3), round(t.z, 3))

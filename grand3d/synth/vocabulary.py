@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 Range = tuple[float, float]
 
@@ -324,6 +325,14 @@ def plural(name: str) -> str:
     if last.endswith("y") and last[-2:-1] not in "aeiou":
         return name[:-1] + "ies"
     return name + "s"
+
+
+@lru_cache(maxsize=100_000)
+def alike(a: str, b: str) -> bool:
+    """Whether a reader may take a thing of one category for one of the other: the same, another word, or a coarser one."""
+    return any(
+        x == y or x.endswith(f" {y}") or y in SYNONYMS.get(x, ()) or y in HYPERNYMS.get(x, ()) for x, y in ((a, b), (b, a))
+    )
 
 
 COLOURS: tuple[str, ...] = (
