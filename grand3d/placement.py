@@ -15,10 +15,9 @@ from typing import Any
 from grand3d import relations as rel
 from grand3d.errors import GrandError, shown
 from grand3d.files import field, refuse_unknown
-from grand3d.programs import INVALID, RELATE_EPS, Node, Table, attribute, num_hops, run
+from grand3d.programs import INVALID, RELATE_EPS, SIDES, Node, Table, attribute, num_hops, run
 from grand3d.scene import Object
 
-SIDES = ("left", "right", "front", "behind")
 NUM_ANCHORS = {
     **dict.fromkeys(SIDES, 1),
     **{f"{side}_adjacent": 1 for side in SIDES},
@@ -133,7 +132,7 @@ def program_from_dict(row: Any) -> Program:
 
 
 def depth(program: Program) -> str:
-    """How far its anchors are named by other things: ``direct``, ``one-hop`` or ``two-hop`` (and further); ``none`` without one."""
+    """How far its anchors are named by other things: ``direct``, ``one-hop``, ``two-hop`` (or further), or ``none``."""
     hops = [num_hops(nodes) for nodes in program.anchors]
     return DEPTHS[min(max(hops), 2)] if hops else "none"
 

@@ -7,6 +7,7 @@ the published question files say ``function`` and ``value_inputs`` for the same,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ def table_of(scene: Scene, viewpoint: Sequence[Sequence[float]] | None) -> Table
         GrandError: Without a viewpoint, or for one that looks straight down: left and right then mean nothing.
     """
     if viewpoint is None:
-        raise GrandError("viewpoint is missing, expected where the table is looked at from: left and right need it", "no viewpoint")
+        raise GrandError("viewpoint is missing, expected from where the table is seen: left and right need it", "no viewpoint")
     forward = (viewpoint[1][0] - viewpoint[0][0], viewpoint[1][1] - viewpoint[0][1])
     if abs(forward[0]) + abs(forward[1]) < 1e-9:
         raise GrandError(f"viewpoint {shown(viewpoint)} looks along z, expected one that has a left and a right", "no viewpoint")
@@ -78,7 +79,7 @@ def ordinal(items: Sequence[Object], table: Table, side: str, number: int, eps: 
     if not 1 <= number <= len(order):
         return INVALID
     near = order[max(0, number - 2) : number + 1]
-    clear = all(reach(a) - reach(b) > eps for a, b in zip(near, near[1:], strict=False))
+    clear = all(reach(a) - reach(b) > eps for a, b in itertools.pairwise(near))
     return order[number - 1] if clear else INVALID
 
 

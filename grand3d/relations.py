@@ -310,7 +310,7 @@ def facing(item: Object, heading: float, other: Object) -> bool:
 
 
 def directions(forward: Point) -> dict[str, Point]:
-    """Unit directions of the floor that ``left``, ``right``, ``front`` and ``behind`` mean to someone who looks along ``forward``."""
+    """Unit directions of the floor that left, right, front and behind mean to someone who looks along ``forward``."""
     length = math.hypot(*forward)
     x, y = forward[0] / length, forward[1] / length
     return {"left": (-y, x), "right": (y, -x), "front": (-x, -y), "behind": (x, y)}
