@@ -239,7 +239,7 @@ def _between(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
 
 def _rivals(placing: Placing) -> list[float]:
     (anchor,) = placing.anchors
-    return [rel.floor_distance(other, anchor) for other in placing.others if other is not anchor]
+    return [rel.floor_distance(other, anchor) for other in placing.others if other.object_id != anchor.object_id]
 
 
 def _nearest(thing: Object, placing: Placing, rules: PlacementRules) -> bool:

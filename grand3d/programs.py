@@ -122,7 +122,7 @@ def num_hops(nodes: Sequence[Node]) -> int:
     """How many relations one after the other lead to a program's answer: 0 where things are named by what they are."""
     depths: list[int] = []
     for number, node in enumerate(nodes):
-        inputs = node.get("inputs", [number - 1] if number else [])
+        inputs = node.get("inputs", [] if _name(node) == "scene" else [number - 1])
         depths.append(max((depths[i] for i in inputs), default=0) + (_name(node) == "relate"))
     return depths[-1]
 

@@ -264,7 +264,7 @@ def test_distance_and_acc_at_one_are_those_of_the_proposal(golden: Callable[[str
 ANSWERS = {
     "<place>1.2, 0, 9</place>": "",  # z is reset
     "(1.0, 1.2)": "",  # 50 degrees off: only as wide
-    "(1.0, 0.5)": "overlap",
+    "(0.8, 0.3)": "overlap",
     "(3.1, 0)": "out of bounds",
     "(-1, 0)": "relation",
     "(2.6, 2.9)": "",

@@ -65,7 +65,7 @@ def test_broken_second_and_foreign_results_are_counted(tmp_path: Path) -> None:
         "row",
     ]
     (tmp_path / "results.json").write_text(json.dumps(rows))
-    with pytest.raises(GrandError, match="row 1: a further result .* the first counts"):
+    with pytest.raises(GrandError, match=r"row 1: a further result .* the first counts"):
         sg3d.read_replies(tmp_path / "results.json", data)
     report, rejects = scored(tmp_path, data, rows)
     assert rejects.counts() == {"broken row": 2, "second reply": 1, "other truth": 1, "missing key": 1}
