@@ -186,7 +186,7 @@ def test_instructions_become_samples(tmp_path: Path, scenes: Path) -> None:
 def test_broken_instruction_is_counted_and_the_rest_goes_on(
     tmp_path: Path, scenes: Path, changes: dict[str, Any], cause: str
 ) -> None:
-    path = write(tmp_path / "q.jsonl", [instruction("a"), instruction("b", **changes)])
+    path = write(tmp_path / "q.jsonl", [instruction("a"), instruction("b") | changes])
     with pytest.raises(GrandError, match=r"q\.jsonl:2"):
         read_reref3d.convert(questions=path, scenes=scenes)
     rejects = Rejects(skip_bad=True)
