@@ -205,7 +205,7 @@ def _ask_placement(
         (x, y, _), (to_x, to_y, _) = sample.viewpoint
         length = math.hypot(to_x - x, to_y - y) or 1.0
         seen = f"Seen along ({(to_x - x) / length:.2f}, {(to_y - y) / length:.2f}): "
-    question = f"{seen}{_mapped(sample.text.strip(), mapping)} Give the place as {PLACE}x, y, z{PLACE_END}."
+    question = f"{seen}{_mapped(sample.text.strip(), mapping)} Give the place in metres as {PLACE}x, y, z{PLACE_END}."
     return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
 
 
