@@ -244,6 +244,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         ("proposals", "graph of a detector's proposals, likewise"),
         ("ids", "scanrefer: {scene: {ScanNet object id: obj_k}}, likewise"),
         ("annotations", "sqa3d: the file of answers, likewise"),
+        ("scenes", "reref3d: scene files of CLEVR, likewise"),
         ("rows", "referit3d: which rows count: all, referit3d, butd or univlg"),
         ("rule", "multi3drefer: m3dref (the official script's numbers), torchmetrics_ext or exact; referit3d: id or m3dref"),
         ("shares", "vigil3d: JSON {subgroup: its share in other data}, adds rows weighed by them"),

@@ -33,13 +33,17 @@ KINDS = {
     "question": "text",
     "scene_description": "text",
     "plan": "plan",
+    "placement": "place",
 }
-"""Task of a sample -> kind of reply; ``place`` is a kind too."""
+"""Task of a sample -> kind of reply."""
 
 FARTHEST = 1000
 """Metres from the origin that a place may lie at."""
 
 Bounds = tuple[Sequence[float], Sequence[float]]
+
+ANYWHERE: Bounds = ((-20.0, -20.0, -2.0), (20.0, 20.0, 5.0))
+"""Lowest and highest x, y, z of a place in a room or on a table that is not looked at more closely, metres."""
 
 _PARTS = rf"""
 CHAR: /[^<\[]/
@@ -50,9 +54,7 @@ TEXT: (CHAR | MENTION)*
 """
 
 
-def reply_grammar(
-    kind: str, ids: Sequence[str], grounding: str = "first", bounds: Bounds | None = None, max_steps: int = 10
-) -> str:
+def reply_grammar(kind: str, ids: Sequence[str], grounding: str = "first", bounds: Bounds = ANYWHERE, max_steps: int = 10) -> str:
     """The grammar of a reply.
 
     ``reference``: the detailed and the answer block in the order of ``grounding``. ``existence``: begins with yes or no.
@@ -112,9 +114,7 @@ def _plan(max_steps: int) -> str:
     return steps
 
 
-def _place(bounds: Bounds | None) -> str:
-    if bounds is None:
-        raise GrandError("the grammar of a place needs the bounds of the room, expected bounds=(lowest, highest)")
+def _place(bounds: Bounds) -> str:
     if [len(corner) for corner in bounds] != [3, 3] or not all(abs(x) <= FARTHEST for corner in bounds for x in corner):
         raise GrandError(f"bounds are {shown(bounds)}, expected two points (x, y, z) in metres, at most {FARTHEST} from 0")
     numbers = [_between(low, high) for low, high in zip(*bounds, strict=True)]

@@ -5,6 +5,7 @@ Ids are ``obj_k`` here: the k-th object of the scene text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,7 @@ from functools import lru_cache
 from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import read_text
-from grand3d.markup import EXPRESSION, map_ids, parse, plain, reference_reply, span
+from grand3d.markup import EXPRESSION, PLACE, PLACE_END, map_ids, parse, plain, reference_reply, span
 from grand3d.sample import Sample
 from grand3d.serial import SceneText
 
@@ -187,7 +188,24 @@ def _ask_scene_description(
 def _ask_plan(
     sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
 ) -> tuple[str, str]:
-    question = f"Plan the steps of this task and name the object of each: {plain(sample.text).strip()}"
+    todo, steps = plain(sample.text).strip(), sample.meta.get("steps", ())
+    if sample.meta.get("given") and steps:
+        listed = " ".join(f"{number}. {plain(str(step)).strip()}" for number, step in enumerate(steps, 1))
+        question = f"Repeat the steps of this task and name the object of each: {todo} {listed}"
+    else:
+        question = f"Plan the steps of this task and name the object of each: {todo}"
+    return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
+
+
+def _ask_placement(
+    sample: Sample, scene_text: SceneText, mapping: Mapping[str, str], prompt: PromptConfig, with_answer: bool
+) -> tuple[str, str]:
+    seen = ""
+    if sample.viewpoint is not None:
+        (x, y, _), (to_x, to_y, _) = sample.viewpoint
+        length = math.hypot(to_x - x, to_y - y) or 1.0
+        seen = f"Seen along ({(to_x - x) / length:.2f}, {(to_y - y) / length:.2f}): "
+    question = f"{seen}{_mapped(sample.text.strip(), mapping)} Give the place in metres as {PLACE}x, y, z{PLACE_END}."
     return question, _mapped(_need_answer(sample), mapping) if with_answer else ""
 
 
@@ -204,4 +222,5 @@ _TASKS: dict[str, _Ask] = {
     "question": _ask_question,
     "scene_description": _ask_scene_description,
     "plan": _ask_plan,
+    "placement": _ask_placement,
 }

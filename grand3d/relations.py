@@ -79,6 +79,24 @@ def cover(a: Object, b: Object) -> float:
     return min(1.0, area / smaller)
 
 
+def radius(item: Object) -> float:
+    """Radius of the disc that stands for a footprint: half its longer side, metres."""
+    return max(item.extent[0], item.extent[1]) / 2
+
+
+def disc_gap(a: Object, b: Object) -> float:
+    """Metres between two footprints taken as discs (``radius``); negative where they overlap."""
+    return floor_distance(a, b) - radius(a) - radius(b)
+
+
+def beyond(a: Object, b: Object, direction: Point) -> float:
+    """Metres that the centre of ``a`` lies from that of ``b`` along a unit direction of the floor; antisymmetric.
+
+    CLEVR's relations: ``a`` is left of ``b`` when this is more than 0.2 along the viewer's left.
+    """
+    return (a.centroid[0] - b.centroid[0]) * direction[0] + (a.centroid[1] - b.centroid[1]) * direction[1]
+
+
 def near(a: Object, b: Object) -> bool:
     """The boxes are within NEAR_GAP; symmetric."""
     return gap(a, b) <= NEAR_GAP
@@ -124,16 +142,26 @@ def under(a: Object, b: Object) -> bool:
     return smaller and cover(a, b) >= COVER and high(a) <= high(b) and a.centroid[2] < b.centroid[2] and low(a) < low(b) + 0.15
 
 
-def between(item: Object, a: Object, b: Object) -> bool:
-    """Seen from above, ``item`` lies on the way from ``a`` to ``b``; symmetric in ``a`` and ``b``."""
+def way(item: Object, a: Object, b: Object) -> tuple[float, float] | None:
+    """Seen from above, how far along the way from ``a`` to ``b`` the centre of ``item`` lies (0 at a, 1 at b), and metres off it.
+
+    None where a and b stand at one place.
+    """
     dx, dy = b.centroid[0] - a.centroid[0], b.centroid[1] - a.centroid[1]
     length = math.hypot(dx, dy)
     if length < 1e-6:
-        return False
+        return None
     px, py = item.centroid[0] - a.centroid[0], item.centroid[1] - a.centroid[1]
-    along = (px * dx + py * dy) / length**2
-    off = abs(px * dy - py * dx) / length**2
-    return BETWEEN_SHARE[0] <= along <= BETWEEN_SHARE[1] and off <= BETWEEN_OFF
+    return (px * dx + py * dy) / length**2, abs(px * dy - py * dx) / length
+
+
+def between(item: Object, a: Object, b: Object) -> bool:
+    """Seen from above, ``item`` lies on the way from ``a`` to ``b``; symmetric in ``a`` and ``b``."""
+    found = way(item, a, b)
+    if found is None:
+        return False
+    along, off = found
+    return BETWEEN_SHARE[0] <= along <= BETWEEN_SHARE[1] and off <= BETWEEN_OFF * floor_distance(a, b)
 
 
 def aligned(items: Sequence[Object]) -> int | None:
@@ -279,6 +307,13 @@ def facing(item: Object, heading: float, other: Object) -> bool:
         return False
     turn = math.atan2(dy, dx) - heading
     return abs(math.atan2(math.sin(turn), math.cos(turn))) <= SIDE_ANGLE / 2
+
+
+def directions(forward: Point) -> dict[str, Point]:
+    """Unit directions of the floor that left, right, front and behind mean to someone who looks along ``forward``."""
+    length = math.hypot(*forward)
+    x, y = forward[0] / length, forward[1] / length
+    return {"left": (-y, x), "right": (y, -x), "front": (-x, -y), "behind": (x, y)}
 
 
 def order_from(items: Sequence[Object], viewpoint: Point) -> list[Object]:

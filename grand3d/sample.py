@@ -36,6 +36,7 @@ TASKS = (
     "question",  # any other question with a grounded answer
     "scene_description",
     "plan",  # what is to be done -> steps, each tied to an object
+    "placement",  # where to put a thing -> a place
 )
 
 

@@ -19,7 +19,7 @@ from grand3d.files import Rejects
 from grand3d.replies import refuse_stale
 from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
 
-FILES = ("truth", "proposals", "ids", "annotations", "split")
+FILES = ("truth", "proposals", "ids", "annotations", "split", "scenes")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
 READ = ("labels", "shares", "judge", "human", "poses")
 """Further arguments of a benchmark's ``score`` that are files; its ``read_<name>`` reads them."""

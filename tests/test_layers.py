@@ -25,6 +25,8 @@ LAYERS = (
     "oriented",
     "scene config",
     "relations sample duplicates",
+    "programs",
+    "placement",
     "serial",
     "prompts",
     "convert synth bench grammar decoding",

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grand3d.checks import faults_of
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, visible, write_jsonl
+from grand3d.markup import parse
+from grand3d.placement import program_from_dict
 from grand3d.sample import (
     TASKS,
     Data,
@@ -258,11 +261,16 @@ def test_load_replies_with_a_second_reply_raises_or_keeps_the_first(tmp_path: Pa
 
 def test_the_examples_of_the_format_page_make_a_data_folder(tmp_path: Path, root: Path) -> None:
     page = (root / "docs" / "formats.md").read_text()
-    scene, sample, reply = (part.split("```")[0] for part in page.split("```json\n")[1:])
+    scene, sample, plan, placement, reply = (part.split("```")[0] for part in page.split("```json\n")[1:])
     (tmp_path / "scenes.jsonl").write_text(scene)
-    (tmp_path / "samples.jsonl").write_text(sample)
+    (tmp_path / "samples.jsonl").write_text(sample + plan)
     (tmp_path / "replies.jsonl").write_text(reply)
-    assert load_data(tmp_path).samples[0].answer == "Yes"
+    first, second = load_data(tmp_path, inspect=faults_of).samples
+    assert first.answer == "Yes"
+    assert [step.spans[0].ids[0] for step in parse(second.answer).steps] == second.meta["step_ids"]
+    third = sample_from_dict(json.loads(placement))
+    assert parse(third.answer).places == (tuple(third.meta["goal"]),)
+    assert program_from_dict(third.meta["program"]).family == "left"
     assert load_replies(tmp_path / "replies.jsonl")[0].object_ids == ("0",)
 
 

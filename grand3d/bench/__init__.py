@@ -19,6 +19,7 @@ BENCHMARKS = {
     "multi3drefer": "grand3d.bench.multi3drefer",
     "vigil3d": "grand3d.bench.vigil3d",
     "sg3d": "grand3d.bench.sg3d",
+    "reref3d": "grand3d.bench.reref3d",
     "mmscan": "grand3d.bench.mmscan",
     "scanqa": "grand3d.bench.scanqa",
     "sqa3d": "grand3d.bench.sqa3d",

@@ -21,6 +21,8 @@ from grand3d.sample import Data, Reply, Sample
 from grand3d.scene import Scene
 
 MISSING = ("wrong", "skip")
+LENGTHS = ("distance",)
+"""Figures of single samples that are no shares."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,7 +312,7 @@ def against(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any
     if not pairs:
         raise GrandError("the two replies files answer no sample in common, expected replies to the same data")
     scenes, rows = [row["scene_id"] for row, _ in pairs], []
-    for name in (key for key, value in pairs[0][0].items() if isinstance(value, float)):
+    for name in (key for key, value in pairs[0][0].items() if isinstance(value, float) and key not in LENGTHS):
         left, right = ([row[name] for row in column] for column in zip(*pairs, strict=True))
         found = paired_difference(left, right, scenes)
         means = {"this": np.mean(left), "other": np.mean(right), "difference": found["difference"]}

@@ -2,7 +2,8 @@
 
 s-acc is the share of steps with the right object, over all tasks; t-acc the share of tasks of which every step is right. Where a
 model writes the steps itself, the mean Levenshtein distance between the sequences of object ids says how far they are apart.
-The overall t-acc of the paper is not the mean of its columns weighted by tasks (LEO: 34.1 printed, 32.7 from the columns).
+The overall t-acc of the paper is not the mean of its columns weighted by tasks: those of ``PAPER`` that were computed so are
+``t_acc_columns``. The paper's models are given the steps and name one object each (``meta["given"]``).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 from grand3d import markup
 from grand3d.bench.common import Answer, Prediction, pair, percents
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, read_json
+from grand3d.files import Rejects, field, read_json
 from grand3d.metrics import bootstrap, mean_interval
-from grand3d.sample import Data, Reply, load_replies
+from grand3d.sample import Data, Reply, Sample, load_replies
 
 TASK = "plan"
 TASKS = (TASK,)
@@ -26,17 +27,27 @@ SOURCE = ("sg3d", "questions")
 OPTIONS: dict[str, str] = {}
 DATASETS = ("ScanNet", "3RScan", "MultiScan", "ARKitScenes", "HM3D")
 
+EVALUATION = {
+    "ScanNet": (443, 2108),
+    "3RScan": (138, 696),
+    "MultiScan": (43, 224),
+    "ARKitScenes": (443, 2335),
+    "HM3D": (890, 3873),
+}
+"""Tasks and steps of the evaluation split (Table A1)."""
+
 PAPER: tuple[dict[str, Any], ...] = tuple(
-    {"name": name, "s_acc": steps, "t_acc": tasks, "source": "SG3D, Table 3"}
-    for name, steps, tasks in (
-        ("3D-VisTA, zero-shot", 26.9, 8.3),
-        ("PQ3D, zero-shot", 28.2, 7.8),
-        ("GPT-4 and true labels", 73.4, 46.6),
-        ("3D-VisTA, fine-tuned", 60.9, 30.6),
-        ("PQ3D, fine-tuned", 57.3, 26.8),
-        ("LEO, fine-tuned", 62.8, 34.1),
+    {"name": name, "s_acc": steps, "t_acc": tasks, "source": "SG3D, Table 3"} | ({"t_acc_columns": mean} if mean else {})
+    for name, steps, tasks, mean in (
+        ("3D-VisTA, zero-shot", 26.9, 8.3, None),
+        ("PQ3D, zero-shot", 28.2, 7.8, None),
+        ("GPT-4 and true labels", 73.4, 46.6, 46.6),
+        ("3D-VisTA, fine-tuned", 60.9, 30.6, 29.3),
+        ("PQ3D, fine-tuned", 57.3, 26.8, 25.7),
+        ("LEO, fine-tuned", 62.8, 34.1, 32.7),
     )
 )
+"""``t_acc_columns``: the columns of the five data sets weighted by EVALUATION, where that was computed."""
 
 
 def distance(a: Sequence[str], b: Sequence[str]) -> int:
@@ -68,35 +79,37 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
     too many spoil the task.
 
     Args:
-        data: ``meta["step_ids"]`` holds the object of each step in order, ``meta["dataset"]`` where the scan is from, and
-            ``meta["context"]`` whether the steps before were shown, where that differs.
+        data: ``meta["step_ids"]`` holds the object of each step in order, ``meta["dataset"]`` where the scan is from,
+            ``meta["given"]`` whether the steps were given, and ``meta["context"]`` whether those before were shown with them.
 
     Raises:
         GrandError: If answers and data do not fit together, or a sample has no steps.
     """
     pairs, counts = pair(data, replies, TASK, missing)
-    counts |= {"steps": 0, "unparsable": 0, "wrong_length": 0}
+    counts |= {"steps": 0, "unparsable": 0, "empty": 0, "wrong_length": 0}
     samples = []
     for sample, answer in pairs:
-        wanted = tuple(str(item) for item in sample.meta.get("step_ids", ()))
+        wanted = _wanted(sample)
         if not wanted:
             raise GrandError(f"sample {shown(sample.sample_id)}: meta.step_ids is empty, expected the object of each step")
         found = None if answer is None else step_ids(answer)
         counts["steps"] += len(wanted)
         counts["unparsable"] += answer is not None and found is None
+        counts["empty"] += found == ()
         counts["wrong_length"] += found is not None and len(found) != len(wanted)
         right = sum(a == b for a, b in zip(wanted, found or (), strict=False))
         row = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "t_acc": float(found == wanted)}
         row |= {"right": right, "steps": len(wanted), "distance": distance(wanted, found or ())}
-        groups = {"dataset": str(sample.meta.get("dataset", "-")), "context": str(sample.meta.get("context", "-"))}
-        error = "missing" if answer is None else "unparsable" if found is None else "wrong object" if right < len(wanted) else ""
-        samples.append(row | groups | {"error": error if row["t_acc"] == 0 else ""})
+        groups = {key: str(sample.meta.get(key, "-")) for key in ("dataset", "context")}
+        groups["steps_are"] = "given" if sample.meta.get("given") else "written"
+        samples.append(row | groups | {"error": _error(answer, found, wanted)})
     return {
         "benchmark": "sg3d",
         "counts": counts,
         "rules": {
             "s_acc": "steps with the right object, of all steps",
             "t_acc": "tasks of which every step is right, and none is too many",
+            "distance": "mean Levenshtein distance of the sequences of objects, in steps",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },
@@ -107,11 +120,21 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
     }
 
 
+def _error(answer: Answer | None, found: tuple[str, ...] | None, wanted: tuple[str, ...]) -> str:
+    if answer is None:
+        return "missing"
+    if found is None:
+        return "unparsable"
+    if len(found) != len(wanted):
+        return "wrong number of steps"
+    return "" if found == wanted else "wrong object"
+
+
 def _rows(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     every = np.array([[row["right"], row["steps"], row["t_acc"], row["distance"]] for row in samples], float)
     scenes = np.array([row["scene_id"] for row in samples])
     groups = {"all": np.ones(len(samples), bool)}
-    for key in ("dataset", "context"):
+    for key in ("dataset", "context", "steps_are"):
         names = list(dict.fromkeys(row[key] for row in samples))
         known = [name for name in DATASETS if name in names] + [name for name in names if name not in DATASETS]
         if len(names) > 1:
@@ -124,18 +147,21 @@ def _rows(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         row |= percents({"s_acc": part[:, 0].sum() / part[:, 1].sum(), "s_acc_low": low, "s_acc_high": high})
         low, high = mean_interval(part[:, 2], where)
         row |= percents({"t_acc": part[:, 2].mean(), "t_acc_low": low, "t_acc_high": high})
-        out.append(row | {"distance": float(part[:, 3].mean())})
+        low, high = mean_interval(part[:, 3], where)
+        bounds = {} if np.isnan(low) else {"distance_low": low, "distance_high": high}
+        out.append(row | {"distance": float(part[:, 3].mean())} | bounds)
     return out
 
 
 def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Answer]:
     """Answers from our replies file, or from a ``results.json`` of SG3D's code.
 
-    That is a list of ``{scan_id, predict_object_id: [...], gt_task_description}``; a row belongs to the task of its scan with
-    that description.
+    That is a list of ``{scan_id, predict_object_id: [...], gt_task_description, gt_object_id: [...]}``; a row belongs to the task
+    of its scan with that description and, where it has them, those objects.
 
     Raises:
-        GrandError: For another form, or a broken row, unless ``rejects`` collects it.
+        GrandError: For another form; and for a broken row, a second one to a task, or one whose task has other objects in the
+            data, unless ``rejects`` collects it.
     """
     rejects = rejects if rejects is not None else Rejects()
     if Path(path).suffix == ".jsonl":
@@ -143,16 +169,48 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
     document = read_json(path)
     if not isinstance(document, list):
         raise GrandError(f"{place(path)}: holds {shown(document)}, expected a list of results", "wrong type")
-    names = {(sample.scene_id, sample.text): sample.sample_id for sample in data.samples if sample.task == TASK}
+    waiting: dict[tuple[str, str], list[Sample]] = {}
+    for sample in data.samples:
+        if sample.task == TASK:
+            waiting.setdefault((sample.scene_id, sample.text), []).append(sample)
+    asked = {key: len(samples) for key, samples in waiting.items()}
     out: list[Answer] = []
     for index, row in enumerate(document):
-        ids = row.get("predict_object_id") if isinstance(row, dict) else None
-        if not isinstance(ids, list) or not all(isinstance(item, int | str) and not isinstance(item, bool) for item in ids):
-            reason = f"is {shown(row)}, expected an object with scan_id, gt_task_description and predict_object_id"
-            rejects.add(f"{place(path)}: row {index}", reason, row, "broken row")
+        try:
+            ids = _ids(row, "predict_object_id")
+            true = None if row.get("gt_object_id") is None else _ids(row, "gt_object_id")
+            scene_id = _scene_id(field(row, "scan_id", str, ""))
+            key = scene_id, field(row, "gt_task_description", str, "").strip()
+            fits = [sample for sample in waiting.get(key, ()) if true is None or _wanted(sample) == true]
+            if key in asked and not waiting[key]:
+                times = "once" if asked[key] == 1 else f"{asked[key]} times"
+                raise GrandError(
+                    f"a further result of {shown(key)}, which the data ask {times}; the first counts", "second reply"
+                )
+            if key in asked and not fits:
+                reason = f"expected those of the data, {shown(_wanted(waiting[key][0]))}; is it of another release?"
+                raise GrandError(f"gt_object_id is {shown(true)}, {reason}", "other truth")
+        except GrandError as error:
+            rejects.add(f"{place(path)}: row {index}", str(error), row, error.cause)
             continue
-        key = str(row.get("scan_id", "")), str(row.get("gt_task_description", "")).strip()
-        scene_id = key[0] if key in names else next((s for s, text in names if text == key[1] and s.endswith(key[0])), key[0])
-        name = names.get((scene_id, key[1]), f"row {index}")
-        out.append(Prediction(name, scene_id, object_ids=tuple(str(item) for item in ids)))
+        if fits:
+            waiting[key].remove(fits[0])
+        out.append(Prediction(fits[0].sample_id if fits else f"row {index}", scene_id, object_ids=ids))
     return out
+
+
+def _wanted(sample: Sample) -> tuple[str, ...]:
+    return tuple(str(item) for item in sample.meta.get("step_ids", ()))
+
+
+def _scene_id(scan_id: str) -> str:
+    head, _, rest = scan_id.partition("_")
+    return rest if head in DATASETS else scan_id
+
+
+def _ids(row: Any, name: str) -> tuple[str, ...]:
+    ids = row.get(name) if isinstance(row, dict) else None
+    if not isinstance(ids, list) or not all(isinstance(item, int | str) and not isinstance(item, bool) for item in ids):
+        reason = "expected an object with scan_id, gt_task_description and predict_object_id"
+        raise GrandError(f"is {shown(row)}, {reason}", "broken row")
+    return tuple(str(item) for item in ids)

@@ -15,6 +15,8 @@ CONVERTERS = {
     "vigil3d": "grand3d.convert.vigil3d",
     "scanents3d": "grand3d.convert.scanents3d",
     "sg3d": "grand3d.convert.sg3d",
+    "clevr": "grand3d.convert.clevr",
+    "reref3d": "grand3d.convert.reref3d",
     "scanqa": "grand3d.convert.scanqa",
     "sqa3d": "grand3d.convert.sqa3d",
     "scan2cap": "grand3d.convert.scan2cap",

@@ -15,19 +15,25 @@ from grand3d.sample import Data, Sample
 INPUTS = {
     "questions": "train.json or test.json: a list of {scan_id, task_description, action_steps: [{action, target_id, label}]}",
     "truth": "graph of the true objects, keyed by their ids; needed for prompts",
+    "task": "ground (the steps are given, as in the published figures) or plan (they are to be written)",
 }
+TASKS = ("ground", "plan")
 _NUMBER = re.compile(r"^\s*[0-9]+\s*[.)]\s*")
 
 
-def convert(*, questions: str | Path, truth: str | Path | None = None, rejects: Rejects | None = None) -> Data:
+def convert(
+    *, questions: str | Path, truth: str | Path | None = None, task: str = "ground", rejects: Rejects | None = None
+) -> Data:
     """Read SG3D into samples of the task ``plan``: ``text`` is what is to be done, ``answer`` the steps, each with its object.
 
-    ``meta`` holds ``steps`` (their texts), ``step_ids`` (their objects in order, which may repeat) and ``dataset``. The scene is
-    the scan's name without that of the data set in front.
+    ``meta`` holds ``steps`` (their texts), ``step_ids`` (their objects in order, which may repeat), ``dataset``, and ``given``:
+    whether prompts show the steps. The scene is the scan's name without that of the data set in front.
 
     Raises:
-        GrandError: See ``graphs.assemble``.
+        GrandError: See ``graphs.assemble``; also for an unknown ``task``.
     """
+    if task not in TASKS:
+        raise GrandError(f"task is {shown(task)}, expected one of {', '.join(TASKS)}")
     rejects = rejects if rejects is not None else Rejects()
     rows = ((f"{place(questions)}: row {index}", row) for index, row in enumerate(rows_of(questions)))
     count: Counter[str] = Counter()
@@ -52,7 +58,7 @@ def convert(*, questions: str | Path, truth: str | Path | None = None, rejects: 
             f"<step>{k}. {step} <p>{label}</p>[<{target}>]</step>"
             for k, (step, label, target) in enumerate(zip(steps, labels, ids, strict=True), 1)
         )
-        meta = {"dataset": dataset, "steps": steps, "step_ids": ids}
+        meta = {"dataset": dataset, "steps": steps, "step_ids": ids, "given": task == "ground"}
         return Sample(name, scene_id, "plan", text, answer, tuple(dict.fromkeys(ids)), meta=meta)
 
     return assemble(questions, rows, make, truth, None, rejects)
