@@ -268,14 +268,16 @@ def _grand_fault(text: str, position: int, expected: str) -> GrandError:
 
 
 def swap_boxes(text: str, form: str, seed: str) -> str:
-    """The same labels under the same ids, with the boxes of a scene text dealt out anew among them.
+    """The same labels under the same ids, with the boxes of a scene text passed around a random ring of them: none keeps its own.
 
     Raises:
         GrandError: If the text is not of the form.
     """
     objects = read_scene(text, form).objects
-    dealt = random.Random(seed).sample(objects, len(objects))
-    return _text(tuple(replace(item, centroid=o.centroid, extent=o.extent) for item, o in zip(objects, dealt, strict=True)), form)
+    ring = random.Random(seed).sample(range(len(objects)), len(objects))
+    given = {to: objects[of] for to, of in zip(ring, ring[1:] + ring[:1], strict=True)}
+    swapped = (replace(item, centroid=given[k].centroid, extent=given[k].extent) for k, item in enumerate(objects))
+    return _text(tuple(swapped), form)
 
 
 def fit_scene(

@@ -42,6 +42,7 @@ def test_swapped_boxes_keep_labels_and_ids(form: str) -> None:
     ours, theirs = read_scene(text.text, form).objects, read_scene(swapped, form).objects
     assert [item.category for item in ours] == [item.category for item in theirs]
     assert sorted(item.centroid for item in ours) == sorted(item.centroid for item in theirs)
+    assert all(a.centroid != b.centroid for a, b in zip(ours, theirs, strict=True))
     assert swapped != text.text and swapped == swap_boxes(text.text, form, "seed") != swap_boxes(text.text, form, "other")
 
 

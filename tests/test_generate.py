@@ -77,13 +77,6 @@ def test_generate_longer_than_the_buffers_grow_gives_the_same_replies(lively: An
     assert batched(model, tokenizer, requests, 24) == one_by_one(model, tokenizer, requests, 24)
 
 
-def test_generate_in_small_blocks_of_scores_gives_the_same_replies(lively: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokenizer = lively
-    monkeypatch.setattr("grand3d.generate.cache.BLOCK_SCORES", 1)
-    requests = make_requests([(200, [30, 28, 40])], seed=6)
-    assert batched(model, tokenizer, requests, 6) == one_by_one(model, tokenizer, requests, 6)
-
-
 def test_generate_one_long_question_gives_the_same_reply(lively: Any) -> None:
     model, tokenizer = lively
     requests = make_requests([(20, [700])])

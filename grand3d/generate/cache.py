@@ -20,8 +20,8 @@ from transformers import AttentionInterface
 from grand3d.errors import GrandError
 
 NAME = "grand3d_shared"
-BLOCK_SCORES = 1 << 20  # scores held at once on a CPU: 4 MB stay in its cache
 GROWTH = 16  # columns added when the rows outgrow their buffers
+_fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 class Prefix:
@@ -165,12 +165,12 @@ class Rows:
 
 def _over_prefix(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Output (heads, tokens, head size) and log-sum-exp (heads, tokens) over the whole prefix."""
-    grouped = query.reshape(keys.shape[0], -1, query.shape[2])  # (kv heads, group x tokens, head size)
-    num = grouped.shape[1]
-    block = num if query.is_cuda else max(64, BLOCK_SCORES // (keys.shape[0] * keys.shape[1]))
-    parts = [_softmax_times((grouped[:, i : i + block] @ keys.transpose(1, 2)).float(), values) for i in range(0, num, block)]
-    out = torch.cat([part[0] for part in parts], dim=1)
-    weight = torch.cat([part[1] for part in parts], dim=1)
+    # query heads that share a key head stand in one long row of queries, so the prefix is not repeated
+    grouped = query.reshape(keys.shape[0], -1, query.shape[2])
+    if query.is_cuda:
+        out, weight = _softmax_times((grouped @ keys.transpose(1, 2)).float(), values)
+    else:
+        out, weight = (part[0] for part in _fused(grouped[None], keys[None], values[None], 0.0, False, scale=1.0))
     return out.reshape(query.shape), weight.reshape(query.shape[:2])
 
 
