@@ -231,7 +231,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub = command("score", "print the figures of a replies file", "grand3d score scanrefer data/scanrefer replies.jsonl")
     sub.add_argument("bench", help=f"synth (every task of a data folder), {', '.join(BENCHMARKS)}")
     sub.add_argument("questions", help="data folder, or the benchmark's published file of questions")
-    sub.add_argument("replies", help="replies file: of predict, or in the benchmark's published form")
+    shown = "replies file: of predict, or in the benchmark's published form; several, such as seeds: their mean and spread"
+    sub.add_argument("replies", nargs="+", help=shown)
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
     shown = "also the difference to these replies, sample by sample, with its interval"
     sub.add_argument("--against", metavar="REPLIES", help=shown)
@@ -253,12 +254,24 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         ("human", "mmscan_qa: people's judgements, to hold the language model's against"),
         ("poses", "sqa3d: where the asker was found, by question"),
         ("samples", "also write what each sample scored, as JSON lines"),
+        ("html", "also write a page of plots, tables and the worst scenes, to open in a browser"),
     ):
         sub.add_argument(f"--{name}", metavar="NAME" if name in ("rows", "rule", "split") else "FILE", help=shown)
     sub.add_argument(
         "--calibration", metavar="FILE", help="decide again by what calibrate wrote (replies of predict --candidates)"
     )
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD.replace("<output>", "<replies>.score"))
+
+    sub = command(
+        "leaderboard", "many models in one table, beside the published rows", "grand3d leaderboard ours.json theirs.json"
+    )
+    sub.add_argument(
+        "reports", nargs="+", help="reports of one benchmark, as score --json prints them; a run is called by its file"
+    )
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the table as JSON")
+    form.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    sub.add_argument("--html", metavar="FILE", help="also write a page of it, to open in a browser")
 
     sub = command(
         "calibrate",

@@ -12,18 +12,19 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grand3d import calibration, launched, repl, server
+from grand3d import calibration, launched, repl, runs, server
 from grand3d.chat import Conversation, open_scenes
 from grand3d.checks import check_data, check_scenes, listing, load_heldout, own_replies
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
 from grand3d.decoding import Decoding, Sampling
 from grand3d.errors import GrandError, import_extra, place, shown
-from grand3d.files import Rejects, write_jsonl
+from grand3d.files import Rejects, read_json, write_jsonl, write_text
+from grand3d.page import page
 from grand3d.prompts import dialogue
 from grand3d.report import render
 from grand3d.sample import Data, load_data, load_replies, save_data
@@ -191,25 +192,58 @@ def predict(options: argparse.Namespace) -> None:
 def score(options: argparse.Namespace) -> None:
     from grand3d import scoring
 
-    rejects = Rejects(options.skip_bad)
+    several = len(options.replies) > 1
+    for name in ("samples", "against") if several else ():
+        if getattr(options, name) is not None:
+            raise GrandError(f"--{name} with {len(options.replies)} replies files, expected one")
     more = {name: getattr(options, name) for name in (*scoring.FILES, *scoring.SETTINGS) if getattr(options, name) is not None}
-    with _keeping(rejects, f"{options.replies}.score"):
-        report = scoring.report(
-            options.bench,
-            options.questions,
-            options.replies,
-            options.missing,
-            rejects,
-            options.calibration,
-            options.against,
-            more,
-        )
+    reports = []
+    for path in options.replies:
+        rejects = Rejects(options.skip_bad)
+        with _keeping(rejects, f"{path}.score"):
+            report, data, answers = scoring.scored(
+                options.bench,
+                options.questions,
+                path,
+                options.missing,
+                rejects,
+                options.calibration,
+                options.against,
+                more,
+            )
         samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
-        if options.samples is not None:
-            if not samples:
-                raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
-            write_jsonl(options.samples, samples)
-        print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
+        reports.append(report)
+    if several:
+        report, samples, data, answers = runs.over_runs(reports, _run_names(options.replies)), [], None, []
+    if options.samples is not None:
+        if not samples:
+            raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
+        write_jsonl(options.samples, samples)
+    _show(options, report, lambda: page(report, samples, data, answers))
+
+
+def leaderboard(options: argparse.Namespace) -> None:
+    reports = []
+    for path in options.reports:
+        report = read_json(path)
+        rows = report.get("rows") if isinstance(report, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(report.get(key), dict) for key in ("counts", "rules")):
+            raise GrandError(f"{place(path)}: is no report, expected what `grand3d score --json` prints", "wrong type")
+        reports.append(report)
+    made = runs.leaderboard(reports, _run_names(options.reports))
+    _show(options, made, lambda: page(made))
+
+
+def _run_names(paths: Sequence[str]) -> list[str]:
+    names = [Path(path).stem for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+def _show(options: argparse.Namespace, report: dict[str, Any], make_page: Callable[[], str]) -> None:
+    if options.html is not None:
+        write_text(options.html, make_page())
+        _say(f"page: {options.html}")
+    print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
 
 
 def calibrate(options: argparse.Namespace) -> None:

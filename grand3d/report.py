@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LOW, HIGH = "_low", "_high"
+LOW, HIGH, SPREAD = "_low", "_high", "_sd"
 TITLES = {
     "rows": "Replies",
+    "runs": "Each run",
     "targets": "By what is meant",
     "abstention": "Saying that nothing fits",
     "against": "Against the other replies",
@@ -32,14 +33,16 @@ def render(report: Mapping[str, Any], markdown: bool = False) -> str:
             head = f"## {title}\n\n" if markdown else f"{title}\n"
             rows = report[key] if key != "confidence" else [row | {"reliability": _bar(row)} for row in report[key]]
             parts.append(head + table(rows, markdown))
+    for title, rows in report.get("tables", {}).items():
+        parts.append((f"## {title}\n\n" if markdown else f"{title}\n") + table(rows, markdown))
     parts.append("\n".join(f"{'- ' if markdown else ''}{name}: {value}" for name, value in report["rules"].items()))
     return "\n\n".join(parts)
 
 
 def table(rows: Sequence[Mapping[str, Any]], markdown: bool = False) -> str:
     """Rows of equal meaning under the names of their keys, texts to the left, numbers to the right."""
-    names = list(dict.fromkeys(name for row in rows for name in row if not _is_bound(name, row)))
-    cells = [[_cell(row, name) for name in names] for row in rows]
+    names = columns(rows)
+    cells = [[cell(row, name) for name in names] for row in rows]
     text = [all(isinstance(row.get(name, ""), str) for row in rows) for name in names]
     widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
 
@@ -52,6 +55,11 @@ def table(rows: Sequence[Mapping[str, Any]], markdown: bool = False) -> str:
     return "\n".join(lines)
 
 
+def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys of rows in their order, bounds of intervals left out."""
+    return list(dict.fromkeys(name for row in rows for name in row if not _is_bound(name, row)))
+
+
 def _bar(row: Mapping[str, Any]) -> str:
     """A line of a reliability diagram: as long as the accuracy, with a mark where the mean confidence is; 5 % a character."""
     bar = list(("=" * round(row["accuracy"] / 5)).ljust(21))
@@ -60,14 +68,17 @@ def _bar(row: Mapping[str, Any]) -> str:
 
 
 def _is_bound(name: str, row: Mapping[str, Any]) -> bool:
-    return any(name.endswith(end) and name.removesuffix(end) in row for end in (LOW, HIGH))
+    return any(name.endswith(end) and name.removesuffix(end) in row for end in (LOW, HIGH, SPREAD))
 
 
-def _cell(row: Mapping[str, Any], name: str) -> str:
+def cell(row: Mapping[str, Any], name: str) -> str:
+    """A row's value as text, its interval in brackets behind it."""
     value = row.get(name)
     if value is None:
         return "-"
     if not isinstance(value, float):
         return str(value).replace("|", "/")
+    if row.get(name + SPREAD) is not None:
+        return f"{value:.2f} ± {row[name + SPREAD]:.2f}"
     low, high = row.get(name + LOW), row.get(name + HIGH)
     return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.1f}, {high:.1f}]"

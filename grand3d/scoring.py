@@ -37,7 +37,21 @@ def report(
     other: str | Path | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The report of a benchmark on a replies file.
+    """The report of a benchmark on a replies file: ``scored`` without what it was made of."""
+    return scored(bench, questions, replies, missing, rejects, fitted, other, more)[0]
+
+
+def scored(
+    bench: str,
+    questions: str | Path,
+    replies: str | Path,
+    missing: str | None = None,
+    rejects: Rejects | None = None,
+    fitted: str | Path | None = None,
+    other: str | Path | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], Data | None, list[Answer]]:
+    """The report of a benchmark on a replies file, the questions (None where they are too many to be held) and the answers.
 
     Args:
         bench: ``synth`` (every task of a data folder) or one of ``bench.BENCHMARKS``.
@@ -58,7 +72,7 @@ def report(
     if hasattr(module, "score_files"):  # files too large to be held
         if more or fitted is not None or other is not None:
             raise GrandError(f"score {bench} takes questions, predictions and --missing alone, expected no other option")
-        return module.score_files(questions, replies, missing, rejects)
+        return module.score_files(questions, replies, missing, rejects), None, []
     data, asked = _questions(bench, module, questions, rejects, more)
     settings = {name: more.pop(name) for name in SETTINGS if name in more and _takes(module, "score", name)}
     if more:
@@ -70,7 +84,7 @@ def report(
             told = {"rejects": rejects} if _takes(module, f"read_{name}", "rejects") else {}
             settings[name] = getattr(module, f"read_{name}")(settings[name], **told)
 
-    def on(path: str | Path) -> dict[str, Any]:
+    def on(path: str | Path) -> tuple[dict[str, Any], list[Answer]]:
         refuse_stale(path, asked)
         answers: Sequence[Answer] = (getattr(module, "read_replies", None) or _own)(path, data, rejects)
         ours = own_replies(path, data, [answer for answer in answers if isinstance(answer, Reply)], rejects)
@@ -84,16 +98,17 @@ def report(
                 for reply in ours
             ]
         theirs = [answer for answer in answers if not isinstance(answer, Reply)]
-        return evaluate.score(bench, data, [*ours, *theirs], missing, **settings)
+        given: list[Answer] = [*ours, *theirs]
+        return evaluate.score(bench, data, given, missing, **settings), given
 
-    made = on(replies)
+    made, given = on(replies)
     if other is not None:
         if not made.get("samples"):
             raise GrandError(f"--against compares single samples, which {bench!r} does not; expected a benchmark, not synth")
-        made["against"] = against(made["samples"], on(other)["samples"])
+        made["against"] = against(made["samples"], on(other)[0]["samples"])
     if rejects.rows:
         made["counts"]["rejected_rows"] = len(rejects.rows)
-    return made
+    return made, data, given
 
 
 def _own(path: str | Path, data: Data, rejects: Rejects) -> list[Reply]:

@@ -91,7 +91,8 @@ def test_scanrefer_upload_is_read_back(dev: Any, tmp_path: Path, real: Callable[
     assert scanrefer.write_upload(tmp_path / "pred.json", data, answers, labels) == 1
     back = scanrefer.read_replies(tmp_path / "pred.json", data)
     ours, theirs = (scanrefer.score(data, rows, "skip")["samples"] for rows in (answers[1:], back))
-    assert ours == theirs and len(ours) == 39
+    # a row of boxes does not say which object was named, so what went wrong is told less closely
+    assert [row | {"error": ""} for row in ours] == [row | {"error": ""} for row in theirs] and len(ours) == 39
     rows = json.loads((tmp_path / "pred.json").read_text())
     assert {row["unique_multiple"] for row in rows} <= {0, 1} and all(len(row["bbox"]) == 8 for row in rows)
 

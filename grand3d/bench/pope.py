@@ -137,9 +137,18 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "paper": list(PAPER),
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
-            for sample, hit in zip(samples, right, strict=True)
+            | {key: str(sample.meta[key]) for key in ("type", "template") if key in sample.meta}
+            | {"error": "" if hit else _error(sample, reply)}
+            for (sample, reply), hit in zip(pairs, right, strict=True)
         ],
     } | reliability_of([reply for _, reply in pairs], right)
+
+
+def _error(sample: Sample, reply: Reply | None) -> str:
+    said = None if reply is None else read_words(reply.text)
+    if said is None:
+        return "missing" if reply is None else "neither yes nor no"
+    return "yes, but it is not there" if said else "no, but it is there"
 
 
 def _is_yes(sample: Sample) -> bool:

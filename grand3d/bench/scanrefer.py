@@ -119,6 +119,7 @@ def score(
     answers = data.scenes if data.truth is None else data.truth
     overlap, by_id = np.zeros(len(pairs)), np.zeros(len(pairs))
     named: list[set[str] | None] = []
+    picks: list[tuple[str, ...] | None] = []
     same = {scene_id: merge_duplicates(data.scenes[scene_id])[1] for scene_id in {s.scene_id for s, _ in pairs}}
     for row, (sample, reply) in enumerate(pairs):
         if data.truth is not None and len(sample.target_ids) != 1:
@@ -132,8 +133,10 @@ def score(
             counts["several_ids"] += len(found) > 1
             overlap[row] = boxes.iou(found[:1], target, eps)[0, 0] if one and len(found) else 0.0
             named.append(None)
+            picks.append(None)
             continue
         picked = _picked(reply, data.scenes[sample.scene_id], counts, one)
+        picks.append(picked)
         if one and picked:
             overlap[row] = boxes.iou(boxes.objects_bounds([data.scenes[sample.scene_id][picked[0]]]), target, eps)[0, 0]
         keep = same[sample.scene_id]
@@ -166,9 +169,29 @@ def score(
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id}
             | {key: float(hits[row]) for key, hits in figures.items()}
-            for row, (sample, _) in enumerate(pairs)
+            | {"error": "" if right[row] else _error(data, sample, reply, picks[row], answers[sample.scene_id], eps)}
+            for row, (sample, reply) in enumerate(pairs)
         ],
     } | (counted | sure)
+
+
+def _error(data: Data, sample: Sample, answer: Answer | None, picked: tuple[str, ...] | None, truth: Scene, eps: float) -> str:
+    """What is wrong with an answer that is not right."""
+    if answer is None:
+        return "missing"
+    if isinstance(answer, Prediction):
+        return "empty" if answer.boxes is None or not len(answer.boxes) else "another place"
+    if picked is None:
+        return "no usable answer"
+    if not picked or len(sample.target_ids) != 1:
+        return "says that nothing fits" if not picked else "other objects"
+    scene = data.scenes[sample.scene_id]
+    target = boxes.objects_bounds([truth[sample.target_ids[0]]])
+    overlap = boxes.iou(boxes.objects_bounds(scene.objects), target, eps)[:, 0]
+    if overlap.max() < THRESHOLDS[0]:
+        return "no proposal reaches the target"
+    meant = scene.objects[int(overlap.argmax())].category
+    return "another of its kind" if scene[picked[0]].category == meant else "a thing of another kind"
 
 
 def _picked(reply: Reply | None, scene: Scene, counts: dict[str, int], one: bool) -> tuple[str, ...] | None:
