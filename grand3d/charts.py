@@ -141,7 +141,7 @@ def _head(width: int, height: float, label: str) -> str:
 
 def _nice(value: float) -> float:
     """The next of 1, 2, 2.5, 4, 5, 6, 8 times a power of ten, or 100 from 80 on."""
-    if value <= 0 or not math.isfinite(value):
+    if value < 1e-9 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next(k * power for k in (1, 2, 2.5, 4, 5, 6, 8, 10) if k * power >= value * (1 - 1e-9))

@@ -209,8 +209,11 @@ def half_written(name: str) -> str:
     return match[1] if match else ""
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str | Iterable[str]) -> None:
     """Write a whole file at once: a reader sees the old text or the new one, never a part.
+
+    Args:
+        text: Or its parts, which need not be held together.
 
     Raises:
         GrandError: If the place cannot be written.
@@ -224,7 +227,7 @@ def write_text(path: str | Path, text: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=path.parent, **half_named(path.name))
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+                file.writelines([text] if isinstance(text, str) else text)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(beside, 0o644)
@@ -248,10 +251,17 @@ def json_lines(rows: Iterable[Any]) -> str:
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
-    """Write JSON lines at once; returns the number of rows."""
-    text = json_lines(rows)
-    write_text(path, text)
-    return text.count("\n")
+    """Write JSON lines at once; returns the number of rows. The rows are not held together."""
+    count = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield json_lines((row,))
+
+    write_text(path, lines())
+    return count
 
 
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a JSON object"}

@@ -20,6 +20,10 @@ from grand3d.serial import SceneText
 SYSTEM = "You answer questions about a room, given as a list of its objects. Name objects as <p>words</p>[<obj_id>]."
 
 
+SCENE_END = "\n"
+"""Stands between the scene text and the first question; the last part of the shared prefix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A question and its answer; None where the model is to answer."""
@@ -39,6 +43,19 @@ class Dialogue:
     system: str
     scene: str
     turns: tuple[Turn, ...]
+
+
+def messages(dialogue: Dialogue) -> list[dict[str, str]]:
+    """A conversation as chat messages: the system prompt, then questions and answers; the scene opens the first question.
+
+    A chat template makes of these the very text that training here learns.
+    """
+    out = [{"role": "system", "content": dialogue.system}] if dialogue.system else []
+    for number, turn in enumerate(dialogue.turns):
+        out.append({"role": "user", "content": dialogue.scene + SCENE_END + turn.question if number == 0 else turn.question})
+        if turn.answer is not None:
+            out.append({"role": "assistant", "content": turn.answer})
+    return out
 
 
 def dialogue(sample: Sample, scene_text: SceneText, prompt: PromptConfig, with_answer: bool) -> Dialogue:
@@ -105,7 +122,8 @@ def _need_targets(sample: Sample, mapping: Mapping[str, str]) -> None:
 def _need_answer(sample: Sample) -> str:
     if not sample.answer.strip():
         raise GrandError(
-            f"sample {sample.sample_id!r}: a {sample.task} sample without an answer cannot be learnt from", "no answer"
+            f"sample {sample.sample_id!r}: a {sample.task} sample without an answer cannot be learnt from, expected one",
+            "no answer",
         )
     return sample.answer.strip()
 

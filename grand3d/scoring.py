@@ -23,7 +23,7 @@ FILES = ("truth", "proposals", "ids", "annotations", "split", "scenes")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
 READ = ("labels", "shares", "judge", "human", "poses")
 """Further arguments of a benchmark's ``score`` that are files; its ``read_<name>`` reads them."""
-SETTINGS = (*READ, "rows", "rule")
+SETTINGS = (*READ, "rows", "rule", "form")
 """Further arguments of a benchmark's ``score``."""
 
 
@@ -74,31 +74,10 @@ def scored(
             raise GrandError(f"score {bench} takes questions, predictions and --missing alone, expected no other option")
         return module.score_files(questions, replies, missing, rejects), None, []
     data, asked = _questions(bench, module, questions, rejects, more)
-    settings = {name: more.pop(name) for name in SETTINGS if name in more and _takes(module, "score", name)}
-    if more:
-        raise GrandError(
-            f"--{next(iter(more))} does not belong to score {bench} over {_kind(questions)}, expected no such option"
-        )
-    for name in READ:
-        if name in settings:
-            told = {"rejects": rejects} if _takes(module, f"read_{name}", "rejects") else {}
-            settings[name] = getattr(module, f"read_{name}")(settings[name], **told)
+    settings = _settings(bench, module, questions, rejects, more)
 
     def on(path: str | Path) -> tuple[dict[str, Any], list[Answer]]:
-        refuse_stale(path, asked)
-        answers: Sequence[Answer] = (getattr(module, "read_replies", None) or _own)(path, data, rejects)
-        ours = own_replies(path, data, [answer for answer in answers if isinstance(answer, Reply)], rejects)
-        if fitted is not None:
-            found = calibration.load_calibration(fitted)
-            tasks = {sample.sample_id: sample.task for sample in data.samples}
-            ours = [
-                calibration.apply(reply, tasks[reply.sample_id], found, data.scenes[reply.scene_id])
-                if reply.sample_id in tasks
-                else reply
-                for reply in ours
-            ]
-        theirs = [answer for answer in answers if not isinstance(answer, Reply)]
-        given: list[Answer] = [*ours, *theirs]
+        given = _answers(module, path, data, asked, rejects, fitted)
         return evaluate.score(bench, data, given, missing, **settings), given
 
     made, given = on(replies)
@@ -109,6 +88,75 @@ def scored(
     if rejects.rows:
         made["counts"]["rejected_rows"] = len(rejects.rows)
     return made, data, given
+
+
+def upload(
+    bench: str,
+    questions: str | Path,
+    replies: str | Path,
+    out: str | Path,
+    rejects: Rejects | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> tuple[int, int]:
+    """Write answers in the form that a benchmark's own evaluator or server takes.
+
+    Args:
+        more: As for ``scored``.
+
+    Returns:
+        How many answers were written, and how many there are that cannot be: they answer nothing of the questions, or cannot
+        be read.
+
+    Raises:
+        GrandError: If something is broken, or the benchmark has no such form.
+    """
+    rejects = rejects if rejects is not None else Rejects()
+    module = importlib.import_module(BENCHMARKS[bench])
+    if not hasattr(module, "write_upload"):
+        known = [name for name in BENCHMARKS if hasattr(importlib.import_module(BENCHMARKS[name]), "write_upload")]
+        raise GrandError(f"benchmark {bench} has no published form of answers to write, expected one of {', '.join(known)}")
+    more = dict(more or {})
+    data, asked = _questions(bench, module, questions, rejects, more)
+    settings = _settings(bench, module, questions, rejects, more, "write_upload")
+    answers = _answers(module, replies, data, asked, rejects, None)
+    needed = inspect.signature(module.write_upload).parameters
+    open_ones = [name for name in SETTINGS if name in needed and name not in settings]
+    absent = [name for name in open_ones if needed[name].default is inspect.Parameter.empty]
+    if absent:
+        raise GrandError(f"the upload of {bench} holds what --{absent[0]} tells, expected that option")
+    left = module.write_upload(Path(out), data, answers, **settings)
+    return len(answers) - left, left
+
+
+def _settings(
+    bench: str, module: Any, questions: str | Path, rejects: Rejects, more: dict[str, Any], function: str = "score"
+) -> dict[str, Any]:
+    """The further arguments of a benchmark's function, files read; ``more`` must hold no other."""
+    settings = {name: more.pop(name) for name in SETTINGS if name in more and _takes(module, function, name)}
+    if more:
+        what = f"{function.removeprefix('write_')} {bench} over {_kind(questions)}"
+        raise GrandError(f"--{next(iter(more))} does not belong to {what}, expected no such option")
+    for name in READ:
+        if name in settings:
+            told = {"rejects": rejects} if _takes(module, f"read_{name}", "rejects") else {}
+            settings[name] = getattr(module, f"read_{name}")(settings[name], **told)
+    return settings
+
+
+def _answers(module: Any, path: str | Path, data: Data, asked: Data, rejects: Rejects, fitted: str | Path | None) -> list[Answer]:
+    refuse_stale(path, asked)
+    answers: Sequence[Answer] = (getattr(module, "read_replies", None) or _own)(path, data, rejects)
+    ours = own_replies(path, data, [answer for answer in answers if isinstance(answer, Reply)], rejects)
+    if fitted is not None:
+        found = calibration.load_calibration(fitted)
+        tasks = {sample.sample_id: sample.task for sample in data.samples}
+        ours = [
+            calibration.apply(reply, tasks[reply.sample_id], found, data.scenes[reply.scene_id])
+            if reply.sample_id in tasks
+            else reply
+            for reply in ours
+        ]
+    return [*ours, *(answer for answer in answers if not isinstance(answer, Reply))]
 
 
 def _own(path: str | Path, data: Data, rejects: Rejects) -> list[Reply]:

@@ -16,7 +16,7 @@ from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
 from grand3d.markup import span
-from grand3d.prompts import dialogue, system_text
+from grand3d.prompts import dialogue, messages
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.serial import SceneText, fit_scene
 
@@ -124,12 +124,10 @@ def refuse_own(decoding: Decoding, whose: str) -> None:
 
 
 def _messages(sample: Sample, scene_text: SceneText, prompt: PromptConfig) -> list[dict[str, str]]:
-    made = dialogue(sample, scene_text, prompt, with_answer=False)
-    question = f"{made.scene}\n{made.turns[-1].question}"
+    said = messages(dialogue(sample, scene_text, prompt, with_answer=False))
     if sample.task in FORMATS:
-        question += f"\n{FORMATS[sample.task]}"
-    system = system_text(prompt)
-    return [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": question}]
+        said[-1]["content"] += f"\n{FORMATS[sample.task]}"
+    return said
 
 
 def _failure(server: Server, error: Exception) -> str:

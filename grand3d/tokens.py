@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from grand3d.errors import GrandError
-from grand3d.prompts import Dialogue
+from grand3d.prompts import SCENE_END, Dialogue
 
 PLAIN_TEMPLATE = (
     "{% for m in messages %}"
@@ -24,9 +24,6 @@ PLAIN_TEMPLATE = (
     "{% else %}{{ m.content }}\n{% endif %}{% endfor %}"
 )
 """For bases without a chat template of their own."""
-
-SCENE_END = "\n"
-"""Stands between the scene text and the first question; the last part of the shared prefix."""
 
 _MARK = re.compile("\u27e6(\\w+)\u27e7")
 

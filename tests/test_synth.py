@@ -290,7 +290,7 @@ def test_iter_data_cost_grows_with_scenes_only() -> None:
 
 def test_synth_says_how_far_it_is_and_what_the_rooms_could_not_give(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
     clock = itertools.count(0, 6)
-    monkeypatch.setattr("grand3d.commands.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("grand3d.commands.data.time.monotonic", lambda: next(clock))
     monkeypatch.setattr("grand3d.synth.make_samples", lambda *_: [])
     assert main(["synth", "rooms", str(tmp_path / "rooms"), "--scenes", "5", "--questions", "2"]) == 0
     err = capsys.readouterr().err

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from grand3d.bench.common import Answer, pair, percents
-from grand3d.bench.texts import fault, meteor_rule, mmscan_tokens, read_texts, said, text_row
+from grand3d.bench.texts import fault, meteor_rule, mmscan_tokens, read_texts, references, said, text_row, write_texts
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, read_json
 from grand3d.metrics import bootstrap, mean_interval
-from grand3d.sample import Data
+from grand3d.sample import Data, Sample
 
 TASK = "question"
 TASKS = (TASK,)
@@ -125,3 +125,12 @@ def read_judge(path: str | Path, rejects: Rejects | None = None) -> Judged:
 
 
 read_replies = partial(read_texts, key="ID")
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write the input of the devkit's evaluators, ``[{ID, pred, gt}]``; see ``texts.write_texts``."""
+
+    def form(sample: Sample, answer: Answer) -> dict[str, Any]:
+        return {"ID": sample.sample_id, "pred": [said(answer)], "gt": references(sample)}
+
+    return write_texts(path, data, answers, form)

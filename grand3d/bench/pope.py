@@ -25,7 +25,7 @@ from grand3d import markup
 from grand3d.bench.common import pair, percent, percents, reliability_of
 from grand3d.bench.nouns import forms, words
 from grand3d.errors import GrandError
-from grand3d.files import Rejects, field, read_bytes, read_json, shown
+from grand3d.files import Rejects, field, read_bytes, read_json, shown, write_json
 from grand3d.jsons import decode
 from grand3d.metrics import binary_rates, bootstrap, confusion
 from grand3d.sample import Data, Reply, Sample, load_replies
@@ -286,3 +286,21 @@ def _are_lines(text: str) -> bool:
                 if isinstance(row, dict) and "sample_id" in row:
                     return True
     return not text.strip("\ufeff\r\n\t ")
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Reply]) -> int:
+    """Write LEO's result form, ``[{scene_id, instruction, response}]``; returns how many answers have no question.
+
+    A question that several types ask is answered once, as the public script wants it.
+    """
+    samples = {sample.sample_id: sample for sample in data.samples if sample.task == TASK}
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    left = 0
+    for answer in answers:
+        sample = samples.get(answer.sample_id)
+        left += sample is None
+        if sample is not None:
+            row = {"scene_id": sample.scene_id, "instruction": sample.text, "response": markup.plain(answer.text).strip()}
+            rows.setdefault((sample.scene_id, sample.text), row)
+    write_json(path, list(rows.values()))
+    return left

@@ -25,9 +25,9 @@ from grand3d.bench.common import (
     target_boxes,
 )
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, is_number, read_json
+from grand3d.files import Rejects, is_number, read_json, write_json
 from grand3d.metrics import mean_interval
-from grand3d.sample import Data, Sample, load_replies
+from grand3d.sample import Data, Reply, Sample, load_replies
 
 TASK = "object_reference"
 TASKS = (TASK,)
@@ -304,3 +304,14 @@ def _boxes_of(folder: Path, data: Data, rejects: Rejects) -> list[Answer]:
                 continue
             out.append(prediction)
     return out
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write ``{sample id: object id}``; returns how many answers have no question or name none."""
+    asked, out = {sample.sample_id for sample in data.samples if sample.task == TASK}, {}
+    for answer in answers:
+        ids = read_reply(answer)[0] if isinstance(answer, Reply) else answer.object_ids
+        if ids and answer.sample_id in asked:
+            out[answer.sample_id] = ids[0]
+    write_json(path, out)
+    return len(answers) - len(out)

@@ -297,7 +297,7 @@ def _point(value: Any) -> bool:
 
 
 def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
-    """Write ``{sample_id: [x, y, z]}`` of the answers that can be read, z as the thing stands; returns their number."""
+    """Write ``{sample_id: [x, y, z]}`` of the answers that can be read, z as the thing stands; returns how many cannot."""
     samples = {sample.sample_id: sample for sample in data.samples if sample.task == TASK}
     out: dict[str, list[float]] = {}
     for answer in answers:
@@ -307,4 +307,4 @@ def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int
             if point is not None:
                 out[answer.sample_id] = [point[0], point[1], rel.radius(placing.thing)]
     write_json(path, out)
-    return len(out)
+    return len(answers) - len(out)

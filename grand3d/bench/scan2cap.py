@@ -18,7 +18,7 @@ from grand3d import boxes, markup
 from grand3d.bench.common import Answer, Prediction, pair
 from grand3d.bench.texts import corpus_row, meteor_rule
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, read_json
+from grand3d.files import Rejects, read_json, write_json
 from grand3d.sample import Data, Reply, load_replies
 
 TASK = "object_description"
@@ -125,3 +125,11 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
             continue
         out.append(Prediction(key, key.partition("|")[0], found, text=text))
     return out
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write ``{scene|object|name: [caption]}``, marks included; returns how many answers have no question."""
+    asked = {sample.sample_id for sample in data.samples if sample.task == TASK}
+    out = {answer.sample_id: [caption(answer)] for answer in answers if answer.sample_id in asked}
+    write_json(path, out)
+    return len(answers) - len(out)

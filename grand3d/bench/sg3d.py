@@ -17,7 +17,7 @@ import numpy as np
 from grand3d import markup
 from grand3d.bench.common import Answer, Prediction, pair, percents
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, field, read_json
+from grand3d.files import Rejects, field, read_json, write_json
 from grand3d.metrics import bootstrap, mean_interval
 from grand3d.sample import Data, Reply, Sample, load_replies
 
@@ -197,6 +197,20 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
             waiting[key].remove(fits[0])
         out.append(Prediction(fits[0].sample_id if fits else f"row {index}", scene_id, object_ids=ids))
     return out
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write the ``results.json`` of SG3D's code; returns how many answers have no task or cannot be read."""
+    samples, rows, left = {sample.sample_id: sample for sample in data.samples if sample.task == TASK}, [], 0
+    for answer in answers:
+        found, sample = step_ids(answer), samples.get(answer.sample_id)
+        if found is None or sample is None:
+            left += 1
+            continue
+        row = {"scan_id": sample.scene_id, "gt_task_description": sample.text, "predict_object_id": list(found)}
+        rows.append(row | {"gt_object_id": list(_wanted(sample))})
+    write_json(path, rows)
+    return left
 
 
 def _wanted(sample: Sample) -> tuple[str, ...]:

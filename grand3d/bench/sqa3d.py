@@ -18,7 +18,7 @@ import numpy as np
 
 from grand3d.bench.answers import match_scanqa
 from grand3d.bench.common import Answer, pair
-from grand3d.bench.texts import fault, matches, read_texts, references, rows_of, said
+from grand3d.bench.texts import fault, matches, read_texts, references, rows_of, said, write_texts
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, field, numbers, read_json
 from grand3d.sample import Data, Sample
@@ -160,3 +160,12 @@ def _turned(a: Sequence[float], b: Sequence[float]) -> float:
     """Degrees between two turns about z."""
     angle = 2 * (math.atan2(a[2], a[3]) - math.atan2(b[2], b[3]))
     return abs(math.degrees((angle + math.pi) % (2 * math.pi) - math.pi))
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write ``[{scene_id, question_id, answer}]``; see ``texts.write_texts``."""
+
+    def form(sample: Sample, answer: Answer) -> dict[str, Any]:
+        return {"scene_id": sample.scene_id, "question_id": sample.sample_id, "answer": said(answer)}
+
+    return write_texts(path, data, answers, form)

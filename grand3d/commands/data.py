@@ -1,0 +1,138 @@
+"""Commands over data folders: synth, convert, export, check, show."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import inspect
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from grand3d import exports
+from grand3d.checks import check_data, check_scenes, listing
+from grand3d.commands.common import keeping, need_models, refuse_no_samples, say
+from grand3d.config import PromptConfig, dump_yaml, load_config
+from grand3d.convert import CONVERTERS
+from grand3d.errors import GrandError, place, shown
+from grand3d.files import Rejects
+from grand3d.prompts import dialogue
+from grand3d.sample import Data, load_data, save_data
+from grand3d.serial import fit_scene
+
+
+def synth(options: argparse.Namespace) -> None:
+    from grand3d.synth import iter_data
+
+    scenes, samples, said = {}, [], time.monotonic()
+    rooms = iter_data(
+        options.scenes, options.seed, options.questions, none_or_several=options.none_or_several, num_objects=options.objects
+    )
+    for scene, rows in rooms:
+        scenes[scene.scene_id] = scene
+        samples += rows
+        if time.monotonic() - said >= 10:
+            say(f"{len(scenes)} of {options.scenes} rooms")
+            said = time.monotonic()
+    _write_data(options.out, Data(scenes, tuple(samples)), options.force)
+    lacking = options.scenes * options.questions - len(samples)
+    if lacking:
+        say(f"{lacking} questions fewer than asked for: in some rooms there is little to ask about")
+
+
+def convert(options: argparse.Namespace) -> None:
+    if options.list and options.source is not None:
+        raise GrandError(f"--list stands alone, expected nothing beside it; seen {shown(options.source)}")
+    if options.list or options.source is None:
+        for name, module in CONVERTERS.items():
+            print(f"{name:12}{(importlib.import_module(module).__doc__ or '').strip().splitlines()[0]}")
+        if options.source is None and not options.list:
+            raise GrandError("a source is needed: grand3d convert SOURCE OUT --FILE ..., see grand3d convert SOURCE --help")
+        return
+    if options.source not in CONVERTERS:
+        near = difflib.get_close_matches(options.source, CONVERTERS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise GrandError(f"source {options.source!r} is unknown, expected one of {', '.join(CONVERTERS)}{hint}")
+    module = importlib.import_module(CONVERTERS[options.source])
+    sub = argparse.ArgumentParser(
+        f"grand3d convert {options.source}", description=(module.__doc__ or "").strip().splitlines()[0], allow_abbrev=False
+    )
+    sub.add_argument("out", help="data folder to write")
+    for name, parameter in inspect.signature(module.convert).parameters.items():
+        if name in module.INPUTS:
+            needed = parameter.default is inspect.Parameter.empty
+            default = None if needed else parameter.default
+            kind = "TASK" if name == "task" else "FILE"
+            sub.add_argument(f"--{name}", required=needed, default=default, metavar=kind, help=module.INPUTS[name])
+    sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
+    sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
+    inputs = vars(sub.parse_args(options.rest))
+    out, force, rejects = inputs.pop("out"), inputs.pop("force"), Rejects(inputs.pop("skip_bad"))
+    with keeping(rejects, out):
+        _write_data(out, module.convert(**inputs, rejects=rejects), force)
+
+
+def _write_data(out: str, data: Data, force: bool) -> None:
+    written = save_data(out, data, force)
+    say(f"{out}: {_size(data)}" + ("" if written else ", there already"))
+
+
+def export(options: argparse.Namespace) -> None:
+    data, rejects = load_data(options.data), Rejects(options.skip_bad)
+    refuse_no_samples(options.data, data)
+    prompt = load_config(options.config).prompt if options.config else PromptConfig()
+    out = Path(options.out)
+    with keeping(rejects, options.out):
+        count = exports.FORMS[options.form](out, data, prompt, rejects)
+    say(f"{options.out}: {count} samples")
+
+
+def check(options: argparse.Namespace) -> int:
+    path, rejects = Path(options.what), Rejects(skip_bad=True)
+    if path.suffix in (".yaml", ".yml"):
+        if options.all:
+            raise GrandError("--all belongs to the check of data; all faults of a configuration are listed without it")
+        print(dump_yaml(load_config(path, options.overrides)), end="")
+        return 0
+    if options.overrides:
+        what = f"check takes one place, and key=value only behind a configuration (.yaml): {shown(options.overrides[0])}"
+        raise GrandError(f"{what} stands behind {place(path)}")
+    if os.path.isdir(path):
+        print(_size(check_data(path, rejects)))
+    elif path.suffix == ".jsonl":
+        print(f"{len(check_scenes(path, rejects))} scenes")
+    else:
+        seen = "is none of these" if os.path.exists(path) else "no such file or folder"
+        raise GrandError(f"{place(path)}: {seen}; expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
+    if rejects.rows:
+        print(listing(rejects, options.all))
+    return 2 if rejects.rows else 0
+
+
+def show(options: argparse.Namespace) -> None:
+    data = load_data(options.data)
+    refuse_no_samples(options.data, data)
+    if not 0 <= options.index < len(data.samples):
+        raise GrandError(f"{options.data}: --index is {options.index}, expected 0 to {len(data.samples) - 1}")
+    sample = data.samples[options.index]
+    config = load_config(options.config) if options.config else None
+    prompt = config.prompt if config else PromptConfig()
+    need_models()
+    from grand3d.model import load_tokenizer
+    from grand3d.tokens import colour, encode
+
+    tokenizer = load_tokenizer(config.model.base if config else options.base or "smollm2", serializer=prompt.serializer)
+    learnable = data.truth is None  # targets among true objects are not among those shown
+    keep = sample.target_ids if learnable else ()
+    text = fit_scene(data.scenes[sample.scene_id], prompt.serializer, prompt.top_k, keep=keep, overlap=prompt.merge_overlap)
+    encoded = encode(tokenizer, dialogue(sample, text, prompt, with_answer=learnable))
+    print(colour(tokenizer, encoded))
+    counts = f"{len(encoded.prefix)} tokens of scene, {len(encoded.suffix)} of question and answer, {sum(encoded.mask)} trained"
+    say(f"sample {sample.sample_id} ({sample.task}): {counts}, {text.num_dropped} objects left out")
+
+
+def _size(data: Data) -> str:
+    tasks = ", ".join(f"{number} {task}" for task, number in Counter(sample.task for sample in data.samples).most_common())
+    return f"{len(data.scenes)} scenes, {len(data.samples)} samples" + (f" ({tasks})" if tasks else "")

@@ -1,0 +1,96 @@
+"""Commands over replies: score, leaderboard, upload, calibrate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from grand3d import calibration, runs
+from grand3d.checks import own_replies
+from grand3d.commands.common import keeping, say
+from grand3d.errors import GrandError, place
+from grand3d.files import Rejects, read_json, write_jsonl, write_text
+from grand3d.page import page
+from grand3d.report import render
+from grand3d.sample import load_data, load_replies
+
+
+def score(options: argparse.Namespace) -> None:
+    from grand3d import scoring
+
+    several = len(options.replies) > 1
+    for name in ("samples", "against") if several else ():
+        if getattr(options, name) is not None:
+            raise GrandError(f"--{name} with {len(options.replies)} replies files, expected one")
+    names = (*scoring.FILES, *scoring.SETTINGS)
+    more = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
+    reports = []
+    for path in options.replies:
+        rejects = Rejects(options.skip_bad)
+        with keeping(rejects, f"{path}.score"):
+            report, data, answers = scoring.scored(
+                options.bench,
+                options.questions,
+                path,
+                options.missing,
+                rejects,
+                options.calibration,
+                options.against,
+                more,
+            )
+        samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
+        reports.append(report)
+    if several:
+        report, samples, data, answers = runs.over_runs(reports, _run_names(options.replies)), [], None, []
+    if options.samples is not None:
+        if not samples:
+            raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
+        write_jsonl(options.samples, samples)
+    _show(options, report, lambda: page(report, samples, data, answers))
+
+
+def leaderboard(options: argparse.Namespace) -> None:
+    reports = []
+    for path in options.reports:
+        report = read_json(path)
+        rows = report.get("rows") if isinstance(report, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(report.get(key), dict) for key in ("counts", "rules")):
+            raise GrandError(f"{place(path)}: is no report, expected what `grand3d score --json` prints", "wrong type")
+        reports.append(report)
+    made = runs.leaderboard(reports, _run_names(options.reports))
+    _show(options, made, lambda: page(made))
+
+
+def _run_names(paths: Sequence[str]) -> list[str]:
+    names = [Path(path).stem for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+def _show(options: argparse.Namespace, report: dict[str, Any], make_page: Callable[[], str]) -> None:
+    if options.html is not None:
+        write_text(options.html, make_page())
+        say(f"page: {options.html}")
+    print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, options.markdown))
+
+
+def upload(options: argparse.Namespace) -> None:
+    from grand3d import scoring
+
+    names = (*scoring.FILES, *scoring.SETTINGS)
+    more = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
+    rejects = Rejects(options.skip_bad)
+    with keeping(rejects, options.out):
+        count, left = scoring.upload(options.bench, options.questions, options.replies, options.out, rejects, more)
+    say(f"{options.out}: {count} answers" + (f", {left} left out that have no question or cannot be read" if left else ""))
+
+
+def calibrate(options: argparse.Namespace) -> None:
+    data = load_data(options.data)
+    replies = own_replies(options.replies, data, load_replies(options.replies), Rejects())
+    found = calibration.fit(data, replies, options.score_weight)
+    calibration.save_calibration(options.out, found)
+    temperatures = ", ".join(f"{task} {value:.2f}" for task, value in found.temperature.items())
+    say(f"{options.out}: temperature {temperatures}; none below {found.none_below}, also above {found.also_above}")
