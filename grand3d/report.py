@@ -13,6 +13,7 @@ TITLES = {
     "abstention": "Saying that nothing fits",
     "against": "Against the other replies",
     "agreement": "Language model and people",
+    "labels": "Labels against the true objects",
     "errors": "What went wrong",
     "pairs": "Two texts of one instruction",
     "places": "Where things are put",

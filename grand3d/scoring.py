@@ -164,7 +164,15 @@ def _own(path: str | Path, data: Data, rejects: Rejects) -> list[Reply]:
 
 
 def _kind(questions: str | Path) -> str:
-    return "a data folder" if os.path.isdir(questions) else "a file of questions"
+    return "a data folder" if _is_data_folder(questions) else "a file of questions"
+
+
+def _is_data_folder(path: str | Path) -> bool:
+    """Whether a folder is one of ours, and not one of published files such as 3D-POPE's."""
+    if not os.path.isdir(path):
+        return False
+    names = os.listdir(path)
+    return "samples.jsonl" in names or "scenes.jsonl" in names or not any(name.endswith(".json") for name in names)
 
 
 def _takes(module: Any, function: str, name: str) -> bool:
@@ -173,7 +181,7 @@ def _takes(module: Any, function: str, name: str) -> bool:
 
 def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more: dict[str, Any]) -> tuple[Data, Data]:
     """The data to score on, and those that replies were asked for; takes from ``more`` what the questions need."""
-    if module is None or os.path.isdir(path) or not os.path.exists(path):
+    if module is None or _is_data_folder(path) or not os.path.exists(path):
         tasks = TASKS if module is None else module.TASKS
         data = load_data(path, rejects, unscorable(tasks, getattr(module, "SEVERAL", False)))
         # what only a score leaves out was asked all the same

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from grand3d.files import Rejects, field, read_bytes, read_json, shown, write_js
 from grand3d.jsons import decode
 from grand3d.metrics import binary_rates, bootstrap, confusion
 from grand3d.sample import Data, Reply, Sample, load_replies
-from grand3d.scene import Object
+from grand3d.scene import Object, Scene
 
 TASK = "existence"
 TASKS = (TASK,)
@@ -134,6 +134,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         },
         "rows": rows,
         "baselines": baselines(replace(data, samples=tuple(samples))),
+        "labels": [] if data.truth is None else contradicted(samples, data.truth),
         "paper": list(PAPER),
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
@@ -217,6 +218,42 @@ def holds(noun: str, objects: Iterable[Object]) -> bool:
     """Whether an object bears this category, in the singular or the plural."""
     wanted = forms(noun)
     return any(wanted & forms(item.category) for item in objects)
+
+
+def contradicted(samples: Sequence[Sample], scenes: Mapping[str, Scene]) -> list[dict[str, Any]]:
+    """How many labels "no" name what is there, and how many "yes" what is not, by type of question.
+
+    Args:
+        scenes: All true objects. Where some are not annotated, ``no_but_there`` is a lower bound and ``yes_but_absent`` an upper.
+
+    Returns:
+        Rows ``type``, ``no`` (questions so labelled, each of several templates once), ``no_but_there`` (an object bears the very
+        label), ``no_but_a_kind`` (an object bears a longer name of it, such as "office chair" for "chairs"), ``yes``,
+        ``yes_but_absent``; and ``scenes`` that were looked at. Scenes whose objects are not given are left out.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    seen: set[tuple[str, str, str]] = set()
+    where: dict[str, set[str]] = {}
+    for sample in samples:
+        kind, noun = str(sample.meta.get("type", "all")), asked_noun(sample.text)
+        objects = scenes[sample.scene_id].objects if sample.scene_id in scenes else ()
+        if not objects or noun is None or (key := (kind, sample.scene_id, noun)) in seen:
+            continue
+        seen.add(key)
+        where.setdefault(kind, set()).add(sample.scene_id)
+        names = ("no", "no_but_there", "no_but_a_kind", "yes", "yes_but_absent")
+        row = rows.setdefault(kind, {"type": kind} | dict.fromkeys(names, 0))
+        there = holds(noun, objects)
+        if _is_yes(sample):
+            row["yes"] += 1
+            row["yes_but_absent"] += not there
+        else:
+            row["no"] += 1
+            row["no_but_there"] += there
+            wanted = forms(noun)
+            longer = (form for item in objects for form in forms(item.category))
+            row["no_but_a_kind"] += not there and any(form.endswith(f" {end}") for form in longer for end in wanted)
+    return [row | {"scenes": len(where[kind])} for kind, row in rows.items()]
 
 
 def look_up(sample: Sample, objects: Iterable[Object]) -> bool:

@@ -12,18 +12,38 @@ from collections import Counter
 from pathlib import Path
 
 from grand3d import exports
+from grand3d.chat import open_scenes
 from grand3d.checks import check_data, check_scenes, listing
 from grand3d.commands.common import keeping, need_models, refuse_no_samples, say
 from grand3d.config import PromptConfig, dump_yaml, load_config
 from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects
+from grand3d.files import Rejects, read_text
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, load_data, save_data
 from grand3d.serial import fit_scene
 
 
 def synth(options: argparse.Namespace) -> None:
+    {"rooms": _synth_rooms, "pope": _synth_pope}[options.kind](options)
+
+
+def _synth_pope(options: argparse.Namespace) -> None:
+    from grand3d.synth.pope import pope_samples
+
+    if options.of is None:
+        raise GrandError("synth pope asks about scenes that are there, expected --of with a scenes file or data folder")
+    scenes, _ = open_scenes(options.of)
+    labels = None if options.labels is None else [line.strip() for line in read_text(options.labels).splitlines() if line.strip()]
+    samples, counts = pope_samples(scenes, labels, options.seed)
+    asked = {sample.scene_id for sample in samples}
+    _write_data(
+        options.out, Data({name: scene for name, scene in scenes.items() if name in asked}, tuple(samples)), options.force
+    )
+    say(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in counts.items()))
+
+
+def _synth_rooms(options: argparse.Namespace) -> None:
     from grand3d.synth import iter_data
 
     scenes, samples, said = {}, [], time.monotonic()

@@ -15,10 +15,13 @@ from grand3d.scene import Scene
 INPUTS = {
     "questions": "a question file, or a folder of them (3 types x 4 templates)",
     "proposals": "graph of a detector's proposals for the scans asked about; without it the questions can be scored, not asked",
+    "truth": "graph of the true objects of the scans: reports then say how many labels it contradicts",
 }
 
 
-def convert(*, questions: str | Path, proposals: str | Path | None = None, rejects: Rejects | None = None) -> Data:
+def convert(
+    *, questions: str | Path, proposals: str | Path | None = None, truth: str | Path | None = None, rejects: Rejects | None = None
+) -> Data:
     """Read 3D-POPE into samples of the task ``existence``, answers ``Yes`` or ``No``.
 
     ``sample_id`` is the public id. ``meta`` holds ``type`` (random, popular, adversarial) and ``template``. Questions lose
@@ -50,7 +53,19 @@ def convert(*, questions: str | Path, proposals: str | Path | None = None, rejec
                 continue
             samples[sample.sample_id] = sample
     refuse_none_left(path, samples, rejects)
-    return Data(used_scenes(scenes, {s.scene_id for s in samples.values()}), tuple(samples.values()))
+    asked = {sample.scene_id for sample in samples.values()}
+    true = None if truth is None else _true_scenes(truth, asked, rejects)
+    return Data(used_scenes(scenes, asked), tuple(samples.values()), true)
+
+
+def _true_scenes(path: str | Path, asked: set[str], rejects: Rejects) -> dict[str, Scene]:
+    """The true objects of the scans asked about; a scan that is not in the file has none that are known."""
+    found, _ = split_graphs(path, "scannet", scored=False, rejects=rejects)
+    if not asked & found.keys():
+        raise GrandError(
+            f"{place(path)}: holds none of the {len(asked)} scans asked about, expected their true objects", "no truth"
+        )
+    return {name: found.get(name, Scene(name, (), id_space="scannet")) for name in asked}
 
 
 def _sample(row: dict[str, Any]) -> Sample:
