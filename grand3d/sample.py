@@ -238,7 +238,9 @@ def load_replies(path: str | Path, rejects: Rejects | None = None) -> list[Reply
     def new_reply(row: Any) -> Reply:
         reply = reply_from_dict(row)
         if reply.sample_id in seen:
-            raise GrandError(f"a second reply to sample {shown(reply.sample_id)}; the first one counts", "second reply")
+            raise GrandError(
+                f"a second reply to sample {shown(reply.sample_id)}, expected one; the first one counts", "second reply"
+            )
         seen.add(reply.sample_id)
         return reply
 

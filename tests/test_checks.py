@@ -11,6 +11,7 @@ import pytest
 
 from grand3d import checks
 from grand3d.cli import main
+from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.sample import Data, Reply, Sample, load_replies, reply_to_dict, save_data, save_replies
 from grand3d.scene import Region
@@ -99,7 +100,7 @@ def test_check_of_an_empty_file_says_so(folder: Path, capsys: Any, name: str) ->
         assert "holds no scenes" in capsys.readouterr().out
 
 
-def test_check_of_a_folder_with_true_objects_takes_ids_of_both_and_wants_one_target(
+def test_check_of_a_folder_with_true_objects_takes_ids_of_both_and_any_number_of_targets(
     folder: Path, toy_data: Data, toy_proposals: Any
 ) -> None:
     scene = replace(toy_data.scenes["toy_room"], regions=(Region("bay", "bay"),))
@@ -112,8 +113,10 @@ def test_check_of_a_folder_with_true_objects_takes_ids_of_both_and_wants_one_tar
     )
     save_data(folder, Data({"toy_room": toy_proposals}, samples, {"toy_room": scene}))
     rejects = Rejects(skip_bad=True)
-    assert [sample.sample_id for sample in checks.check_data(folder, rejects).samples] == ["toy_0", "both"]
-    assert rejects.counts() == {"not one target": 2}
+    assert [sample.sample_id for sample in checks.check_data(folder, rejects).samples] == ["toy_0", "both", "two", "none"]
+    assert rejects.rows == []  # Multi3DRefer asks so
+    with pytest.raises(GrandError, match="exactly one"):  # training takes ScanRefer's figures of held-out data
+        checks.load_heldout(folder, Rejects())
 
 
 def test_check_finds_nothing_in_generated_rooms(tmp_path: Path) -> None:

@@ -132,4 +132,3 @@ def test_public_no_labels_name_things_that_are_there(real: Callable[[str], Path]
     rows = {row["type"]: row for row in pope.contradicted(data.samples, data.truth)}
     assert {row["no"] for row in rows.values()} == {857}
     assert {kind: row["no_but_there"] for kind, row in rows.items()} == {"random": 12, "popular": 72, "adversarial": 94}
-

@@ -120,10 +120,10 @@ def _grounding(pairs: Sequence[tuple[Sample, Answer | None]], data: Data, counts
         samples.append({**_about(sample), "part": "grounding", **figures, "error": "" if right else error})
     lines = rows_of(samples, ("accuracy", "all of them"), _tags(samples))
     chains, finest = _chains(samples)
-    for name, found in (("chain", chains), ("object", finest)):
+    for name, found in (("chain", chains), ("object", finest)) if chains else ():  # data may not say what belongs together
         lines.append(_row(name, [all(flags) for flags in found.values()], [key[0] for key in found]))
     four = Counter((all(flags[1:]), bool(flags[0])) for flags in chains.values())
-    for coarse, fine in ((1, 1), (1, 0), (0, 1), (0, 0)):
+    for coarse, fine in ((1, 1), (1, 0), (0, 1), (0, 0)) if chains else ():
         share = four[bool(coarse), bool(fine)] / max(1, len(chains))
         name = f"chain, coarse {'right' if coarse else 'wrong'}, fine {'right' if fine else 'wrong'}"
         lines.append({"name": name, "n": len(chains), **percents({"accuracy": share})})

@@ -108,6 +108,7 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
             "texts": "PTB tokens, and as LEO's script has them: cleaned, taken apart at blanks",
             "cider": "idf of these very references: figures of other sets of questions do not compare",
             "meteor": meteor_rule(texts),
+            "f-value, spice": "not computed: they rest on WordNet's lemmas and on a Java parser with its models",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },

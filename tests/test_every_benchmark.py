@@ -1,0 +1,93 @@
+"""What holds for every benchmark: a replies file with everything wrong in it is counted to the end, and its report has a page."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grand3d.bench import BENCHMARKS
+from grand3d.cli import main
+from grand3d.sample import Data, Sample, save_data
+from grand3d.scene import Object, Scene
+
+SCENE = Scene(
+    "scene0000_00",
+    tuple(
+        Object(str(k), label, (float(k), 0.0, 0.35), (0.7, 0.7, 0.7)) for k, label in enumerate(("desk", "lamp", "desk", "bed"))
+    ),
+)
+UNIQUE = [{"type": "scene"}, {"type": "filter_shape", "side_inputs": ["lamp"]}, {"type": "unique"}]
+BED = [{"type": "scene"}, {"type": "filter_shape", "side_inputs": ["bed"]}, {"type": "unique"}]
+META: dict[str, dict[str, Any]] = {
+    "pope": {"type": "random", "template": "template_1"},
+    "referit3d": {},
+    "multi3drefer": {"eval_type": "st_w_d"},
+    "sg3d": {"step_ids": ["1"], "steps": ["Go to the lamp."], "dataset": "ScanNet"},
+    "reref3d": {"program": {"family": "near", "target": BED, "anchors": [UNIQUE]}, "goal": [0.0, 1.0, 0.35]},
+    "scan2cap": {"captions": ["sos a lamp eos"]},
+    "beacon3d": {},
+}
+TEXTS = {
+    "object_reference": "<refer_expression_grounding><p>it</p>[<obj_1>]</refer_expression_grounding>",
+    "existence": "Yes",
+    "plan": "<step>1. Go to the <p>lamp</p>[<obj_1>].</step>",
+    "placement": "<place>1.00, 0.90, 0.35</place>",
+}
+
+
+def questions(bench: str) -> Data:
+    task = importlib.import_module(BENCHMARKS[bench]).TASKS[0]
+    meta = META.get(bench, {"answers": ["a lamp"], "sub_class": "ST_attribute_color"})
+    answer = {"existence": "Yes", "question": "a lamp"}.get(task, "")
+    view = ((0.0, -5.0, 2.0), (0.0, 0.0, 0.0))
+    ids = ("a", "b", "c") if bench != "scan2cap" else ("scene0000_00|1|lamp", "scene0000_00|3|bed", "scene0000_00|0|desk")
+    return Data(
+        {SCENE.scene_id: SCENE},
+        tuple(Sample(name, SCENE.scene_id, task, "the lamp by the bed", answer, ("1",), view, meta) for name in ids),
+    )
+
+
+@pytest.mark.parametrize(
+    "bench", [name for name in BENCHMARKS if name != "mmscan"]
+)  # a file of boxes: tests/test_bench_mmscan.py
+def test_replies_with_everything_wrong_are_counted_and_drawn(
+    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Java: METEOR is left empty, the rest goes on
+    data = questions(bench)
+    save_data(tmp_path / "data", data)
+    task = data.samples[0].task
+    first, second, _ = (sample.sample_id for sample in data.samples)
+
+    def reply(name: str, text: str) -> str:
+        return json.dumps({"sample_id": name, "scene_id": SCENE.scene_id, "text": text, "object_ids": ["0", "1", "2", "3"]})
+
+    good = TEXTS.get(task, "a lamp")
+    rows = [
+        reply(first, good),
+        reply(first, good),
+        reply(second, ""),
+        reply("strange", good),
+        '{"sample_id": 3}',
+        reply("z", good)[:40],
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(rows))
+    args = ["score", bench, str(tmp_path / "data"), str(tmp_path / "r.jsonl"), "--json"]
+    assert main([*args, "--missing", "wrong"]) == 2 and "expected" in capsys.readouterr().err
+    assert main([*args, "--skip-bad"]) == 2 and "--missing" in capsys.readouterr().err
+    page = tmp_path / "page.html"
+    assert main([*args, "--missing", "wrong", "--skip-bad", "--html", str(page)]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    counts = report["counts"]
+    assert (counts["n"], counts["missing"], counts["extra"], counts["rejected_rows"]) == (3, 1, 1, 3), counts
+    assert "3" in err and (tmp_path / "r.jsonl.score.rejected.jsonl").exists()
+    assert all(row.get("n", 1) <= 3 for row in report["rows"])
+    text = page.read_text(encoding="utf-8")
+    assert "<table>" in text and "<script" not in text
+    assert main([*args, "--missing", "skip", "--skip-bad"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["missing"] == 1
