@@ -74,3 +74,13 @@ def test_mean_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         low, high = metrics.mean_interval(values, scene)
         covered += low <= 0 <= high
     assert 175 <= covered <= 200
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_binary_rates_are_those_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
+    sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    truth, said = ([pair[k] for pair in pairs] for k in (0, 1))
+    ours = metrics.binary_rates(metrics.confusion(truth, said).sum(axis=0))
+    theirs = sklearn.precision_recall_fscore_support(truth, said, average="binary", zero_division=0)
+    assert [float(ours[key]) for key in ("precision", "recall", "f1")] == pytest.approx(theirs[:3])
+    assert float(ours["accuracy"]) == pytest.approx(sklearn.accuracy_score(truth, said))
