@@ -76,6 +76,7 @@ def test_mean_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 175 <= covered <= 200
 
 
+@settings(deadline=None)  # the oracle is imported in the first example
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_binary_rates_are_those_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
     sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
