@@ -20,9 +20,7 @@ from grand3d.serial import fit_scene
 
 def dialogues(data: Data, prompt: PromptConfig, rejects: Rejects) -> Iterator[tuple[Sample, Dialogue]]:
     """The conversation that each sample is trained as; those that cannot be are refused, unless ``rejects`` collects them."""
-    if data.truth is not None:
-        reason = "targets are among true objects and not among those shown, so that nothing can be learnt"
-        raise GrandError(f"{reason}; expected data without truth.jsonl", "no targets")
+    _refuse_truth(data)
     for sample in data.samples:
         try:
             keep = set(sample.target_ids)
@@ -34,6 +32,12 @@ def dialogues(data: Data, prompt: PromptConfig, rejects: Rejects) -> Iterator[tu
             rejects.add(f"sample {sample.sample_id!r}", str(error), sample_to_dict(sample), error.cause)
             continue
         yield sample, said
+
+
+def _refuse_truth(data: Data) -> None:
+    if data.truth is not None:
+        reason = "targets are among true objects and not among those shown, so that nothing can be learnt"
+        raise GrandError(f"{reason}; expected data without truth.jsonl", "no targets")
 
 
 def write_messages(path: Path, data: Data, prompt: PromptConfig, rejects: Rejects) -> int:
@@ -70,6 +74,8 @@ def write_grand3d(path: Path, data: Data, prompt: PromptConfig, rejects: Rejects
     Ids are the objects' own (``12`` is ``obj_12``), so that ``prompt`` has no part in it.
     """
 
+    _refuse_truth(data)
+
     def rows() -> Iterator[dict[str, Any]]:
         for sample in data.samples:
             try:
@@ -80,9 +86,10 @@ def write_grand3d(path: Path, data: Data, prompt: PromptConfig, rejects: Rejects
             turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
             yield {"id": sample.sample_id, "scene_id": sample.scene_id, "conversations": turns}
 
+    count = _write_list(path, rows())
     graphs = (f"{json.dumps(name)}: {json.dumps(_graph(scene), ensure_ascii=False)}" for name, scene in data.scenes.items())
     write_text(path.with_suffix(".graphs.json"), _between("{\n", graphs, "\n}\n"))
-    return _write_list(path, rows())
+    return count
 
 
 def _grand3d_turns(sample: Sample, scene: Scene) -> tuple[str, str]:

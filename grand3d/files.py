@@ -212,6 +212,8 @@ def half_written(name: str) -> str:
 def write_text(path: str | Path, text: str | Iterable[str]) -> None:
     """Write a whole file at once: a reader sees the old text or the new one, never a part.
 
+    A link keeps its place, what it points to is written. A device or pipe, such as /dev/stdout, is written into.
+
     Args:
         text: Or its parts, which need not be held together.
 
@@ -219,15 +221,21 @@ def write_text(path: str | Path, text: str | Iterable[str]) -> None:
         GrandError: If the place cannot be written.
     """
     path = Path(path)
+    parts = [text] if isinstance(text, str) else text
     beside = ""
     try:
         with writing(path):
             if os.path.isdir(path):  # else only the renaming would find out
                 raise IsADirectoryError(errno.EISDIR, "")
+            if os.path.exists(path) and not os.path.isfile(path):
+                with open(path, "w", encoding="utf-8", newline="\n") as file:
+                    file.writelines(parts)
+                return
+            path = Path(os.path.realpath(path))
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=path.parent, **half_named(path.name))
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines([text] if isinstance(text, str) else text)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(beside, 0o644)

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, place, shown
+from grand3d.files import is_number, read_json
 
 SPREAD, BOUNDS = "_sd", ("_low", "_high")
 
 Report = Mapping[str, Any]
+
+
+def read_report(path: str | Path) -> dict[str, Any]:
+    """A report that ``score --json`` printed.
+
+    Raises:
+        GrandError: If the file is none.
+    """
+    report = read_json(path)
+    expected = "expected what `grand3d score --json` prints"
+    if not isinstance(report, dict) or not isinstance(report.get("benchmark"), str):
+        raise GrandError(f"{place(path)}: holds {shown(report)}, {expected}", "wrong type")
+    for key in ("counts", "rules"):
+        if not isinstance(report.get(key), dict):
+            raise GrandError(f"{place(path)}: {key} is {shown(report.get(key))}, {expected}", "wrong type")
+    if not all(isinstance(value, int) for value in report["counts"].values()):
+        raise GrandError(f"{place(path)}: counts is {shown(report['counts'])}, {expected}", "wrong type")
+    for key in ("rows", "baselines", "paper"):
+        rows = report.setdefault(key, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise GrandError(f"{place(path)}: {key} is {shown(rows)}, {expected}", "wrong type")
+        for row in rows:
+            bounded = [name for name in row if name + "_low" in row]
+            if any(not is_number(row[name]) and row[name] is not None for name in bounded):
+                raise GrandError(f"{place(path)}: {key} has the row {shown(row)}, {expected}", "wrong type")
+    return report
 
 
 def over_runs(reports: Sequence[Report], names: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +136,9 @@ def leaderboard(reports: Sequence[Report], names: Sequence[str]) -> dict[str, An
             for row in _chosen(report["rows"])
             if _subset(row) == subset
         ]
-        found += [{"run": row["name"], "from": origin} | _numbers(row) for origin, where, row in others if where == subset]
+        found += [
+            {"run": str(row.get("name", "-")), "from": origin} | _numbers(row) for origin, where, row in others if where == subset
+        ]
         tables[subset] = sorted(found, key=lambda row: -(row.get(figure) or 0.0))
     sizes = sorted({int(report["counts"].get("n", 0)) for report in reports})
     unlike = "" if len(sizes) == 1 else f"; the runs answered unlike numbers of samples, {sizes[0]} to {sizes[-1]}"

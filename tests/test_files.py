@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from grand3d import files
 from grand3d.errors import GrandError, import_extra
-from grand3d.files import Rejects
+from grand3d.files import Rejects, write_text
 from grand3d.weights import made_beside
 
 HUGE = "9" * 5000
@@ -288,3 +289,26 @@ def test_made_beside_files_get_the_rights_that_the_user_gives_new_files(tmp_path
         os.umask(before)
     rights = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     assert rights == {"out": 0o777 & ~mask, "deep": 0o777 & ~mask, "a": 0o666 & ~mask, "b": 0o666 & ~mask}
+
+
+def test_write_text_keeps_links_and_devices(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "file", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, ["new", "er"])
+    assert link.is_symlink() and target.read_text() == "newer" and os.listdir(tmp_path / "there") == ["file"]
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to(tmp_path / "there" / "second")
+    write_text(dangling, "x")
+    assert dangling.is_symlink() and (tmp_path / "there" / "second").read_text() == "x"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "through")
+    assert os.read(reader, 100) == b"through" and stat.S_ISFIFO(os.stat(pipe).st_mode)
+    os.close(reader)
+    if os.path.exists("/dev/full"):
+        with pytest.raises(GrandError, match="cannot be written"):
+            write_text("/dev/full", "more than it takes")
+        assert stat.S_ISCHR(os.stat("/dev/full").st_mode)

@@ -11,8 +11,8 @@ from typing import Any
 from grand3d import calibration, runs
 from grand3d.checks import own_replies
 from grand3d.commands.common import keeping, say
-from grand3d.errors import GrandError, place
-from grand3d.files import Rejects, read_json, write_jsonl, write_text
+from grand3d.errors import GrandError
+from grand3d.files import Rejects, write_jsonl, write_text
 from grand3d.page import page
 from grand3d.report import render
 from grand3d.sample import load_data, load_replies
@@ -53,13 +53,7 @@ def score(options: argparse.Namespace) -> None:
 
 
 def leaderboard(options: argparse.Namespace) -> None:
-    reports = []
-    for path in options.reports:
-        report = read_json(path)
-        rows = report.get("rows") if isinstance(report, dict) else None
-        if not isinstance(rows, list) or not all(isinstance(report.get(key), dict) for key in ("counts", "rules")):
-            raise GrandError(f"{place(path)}: is no report, expected what `grand3d score --json` prints", "wrong type")
-        reports.append(report)
+    reports = [runs.read_report(path) for path in options.reports]
     made = runs.leaderboard(reports, _run_names(options.reports))
     _show(options, made, lambda: page(made))
 
