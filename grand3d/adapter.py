@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grand3d.config import Config, PromptConfig, from_dict, to_dict, unfit
+from grand3d.config import from_dict, to_dict, unfit
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import field, read_text, texts, write_json, write_text
 from grand3d.prompts import dialogue
 from grand3d.sample import Sample
 from grand3d.scene import Object, Scene
+from grand3d.schema import Config, PromptConfig
 from grand3d.serial import write_scene
 from grand3d.weights import COPIED, find_base, folder_at, hinted, read_object, weight_shapes
 

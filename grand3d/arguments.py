@@ -71,13 +71,21 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("source", nargs="?", help="which data set; grand3d convert SOURCE --help names its files")
     sub.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="OUT and the files of the source")
 
-    sub = command(
-        "data", "export", "write a data folder in the form of another trainer", "grand3d export messages data/rooms rooms.jsonl"
+    sub = command("data", "store", "make one store of data folders of any size", "grand3d store data/store data/rooms data/grand")
+    sub.add_argument("out", help="folder to write; it must not be there yet")
+    sub.add_argument("data", nargs="+", help="data folders, or folders that export parquet wrote")
+    for name, shown in (("source", "where the data are from"), ("licence", "their licence"), ("version", "their version")):
+        sub.add_argument(f"--{name}", help=f"{shown}, for the manifest")
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+
+    sub = command("data", "export", "write data in the form of another trainer", "grand3d export messages data/rooms rooms.jsonl")
+    shown = (
+        "messages (TRL, LLaMA-Factory: JSON lines), sharegpt (LLaVA: one JSON), grand3d (3D-GRAND's conversations and graphs), "
+        "parquet (a store as Parquet files, for the hub and datasets)"
     )
-    shown = "messages (TRL, LLaMA-Factory: JSON lines), sharegpt (LLaVA: one JSON), grand3d (3D-GRAND's conversations and graphs)"
-    sub.add_argument("form", choices=["messages", "sharegpt", "grand3d"], metavar="form", help=shown)
-    sub.add_argument("data", help="data folder")
-    sub.add_argument("out", help="file to write")
+    sub.add_argument("form", choices=["messages", "sharegpt", "grand3d", "parquet"], metavar="form", help=shown)
+    sub.add_argument("data", help="data folder or store")
+    sub.add_argument("out", help="file to write; parquet: folder")
     sub.add_argument("--config", help="YAML whose prompt section decides how scenes and answers are written")
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grand3d import markup
-from grand3d.config import PromptConfig
 from grand3d.convert.graphs import read_graphs
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, place, shown
@@ -19,6 +18,7 @@ from grand3d.grammar import reply_grammar
 from grand3d.jsons import decode
 from grand3d.prompts import Turn, chat_dialogue, reference_question
 from grand3d.scene import Object, Scene, load_scenes
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText, fit_scene
 
 if TYPE_CHECKING:

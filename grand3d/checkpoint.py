@@ -23,10 +23,11 @@ from accelerate.utils import load as load_pickle
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from grand3d.config import Config, flat, load_config, to_dict
+from grand3d.config import flat, load_config, to_dict
 from grand3d.errors import GrandError, place, unusable, writing
 from grand3d.files import PART, field, half_written, read_json, write_json
 from grand3d.journal import REJECTED
+from grand3d.schema import Config
 
 try:
     import fcntl

@@ -13,8 +13,9 @@ from grand3d.errors import GrandError, place, shown
 from grand3d.figures import read_count
 from grand3d.files import Rejects, visible
 from grand3d.markup import parse
-from grand3d.sample import TASKS, Data, Inspect, Reply, Sample, load_data, reply_to_dict
+from grand3d.sample import TASKS, Data, Inspect, Reply, Sample, load_data, reply_to_dict, sample_to_dict
 from grand3d.scene import Scene, load_scenes
+from grand3d.store import open_data, open_store, verify
 
 NEED_NO_TEXT = ("object_description", "scene_description")
 NUM_EXAMPLES = 3
@@ -28,6 +29,24 @@ def check_data(folder: str | Path, rejects: Rejects) -> Data:
     data = load_data(folder, rejects, faults_of, all_faults=True)
     for name, rows in (("scenes", data.scenes), ("samples", data.samples)):
         _refuse_empty(Path(folder) / f"{name}.jsonl", name, rows, rejects)
+    return data
+
+
+def check_store(folder: str | Path, rejects: Rejects) -> Data:
+    """Look through a store for every fault of it; ids, scenes and targets were checked when it was made.
+
+    Raises:
+        GrandError: If it cannot be opened.
+    """
+    data = open_store(folder)
+    for name, seen in verify(folder).items():
+        reason = f"its content is not what the manifest says (sha256 {seen[:12] or 'of nothing'}), expected it unchanged"
+        rejects.add(place(Path(folder) / name), reason, None, "changed file")
+    for sample in data.samples:
+        truth = None if data.truth is None else data.truth[sample.scene_id]
+        for cause, text in faults_of(sample, data.scenes[sample.scene_id], truth):
+            where = f"{place(folder)}: sample {shown(sample.sample_id)}"
+            rejects.add(where, text, sample_to_dict(sample), cause)
     return data
 
 
@@ -93,7 +112,7 @@ def load_heldout(folder: str | Path, rejects: Rejects) -> Data:
     Raises:
         GrandError: As ``load_data``, for a sample that cannot be scored, or if none is left.
     """
-    data = load_data(folder, rejects, unscorable(TASKS))
+    data = open_data(folder, rejects, inspect=unscorable(TASKS))
     if not data.samples:
         counts = "".join(f"; left out: {number} x {cause}" for cause, number in rejects.counts().items())
         raise GrandError(f"data.heldout: {folder} holds no sample that can be scored{counts}")

@@ -17,12 +17,13 @@ from typing import Any
 from grand3d import launched, server
 from grand3d.adapter import read_adapter
 from grand3d.bench import BENCHMARKS
-from grand3d.config import PromptConfig, override_prompt, to_dict
+from grand3d.config import override_prompt, to_dict
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
 from grand3d.replies import data_hash, join, only_writer, part_of, refuse_no_file, resume
 from grand3d.sample import Data, Reply, Sample
+from grand3d.schema import PromptConfig
 from grand3d.serial import added_tokens
 
 BASE, VLLM = "base:", "vllm:"

@@ -9,12 +9,12 @@ from typing import Any
 
 from grand3d import markup
 from grand3d.boxes import objects_bounds
-from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, write_jsonl, write_text
 from grand3d.prompts import Dialogue, dialogue, messages
 from grand3d.sample import Data, Sample, sample_to_dict
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grand3d.config import Config, dump_yaml, flat, to_dict
+from grand3d.config import dump_yaml, flat, to_dict
 from grand3d.errors import GrandError, unusable, writing
 from grand3d.files import Rejects, field, shown, write_jsonl, write_text
+from grand3d.schema import Config
 
 REJECTED = re.compile(r"(data(\.\d+)?|heldout)\.rejected\.jsonl")
 """Names of the files of rejected rows in a run folder; with a number, those of another process than the main one."""

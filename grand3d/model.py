@@ -23,6 +23,7 @@ from grand3d.attention import ATTENTION, replaceable
 from grand3d.embeddings import add_tokens, trained_rows, widen
 from grand3d.errors import GrandError, import_extra, place, shown
 from grand3d.files import write_text
+from grand3d.folders import made_beside
 from grand3d.lora import fuse
 from grand3d.weights import (
     BUILT_IN,
@@ -33,7 +34,6 @@ from grand3d.weights import (
     find_base,
     hinted,
     loading,
-    made_beside,
     read_object,
     smollm2_folder,
     smollm2_tokenizer,

@@ -15,7 +15,6 @@ from grand3d import launched
 from grand3d.adapter import check_start
 from grand3d.checkpoint import find_checkpoint, read_state, refuse_damaged, refuse_foreign
 from grand3d.checks import load_heldout
-from grand3d.config import Config, SynthConfig
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, read_json
 from grand3d.markup import parse
@@ -23,6 +22,7 @@ from grand3d.model import load_tokenizer
 from grand3d.preflight import check_layers, machine_faults, refuse_unknown_tracker
 from grand3d.processes import groups_per_process
 from grand3d.prompts import dialogue, system_text
+from grand3d.schema import Config, SynthConfig
 from grand3d.serial import added_tokens, fit_scene
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
 from grand3d.train import run_state

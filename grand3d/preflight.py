@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from grand3d.config import Config
 from grand3d.errors import GrandError
 from grand3d.model import attach_lora, skeleton
+from grand3d.schema import Config
 
 NEED_GPU = (
     ("dtype", "fp16", "fp32 or bf16"),

@@ -11,9 +11,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
-from grand3d.config import Config
 from grand3d.errors import GrandError
 from grand3d.launched import count
+from grand3d.schema import Config
 
 TIMEOUT = timedelta(hours=2)
 """How long a process waits for the others; the main one takes the held-out figures alone."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.files import read_text
 from grand3d.markup import EXPRESSION, PLACE, PLACE_END, map_ids, parse, plain, reference_reply, span
 from grand3d.sample import Sample
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText
 
 SYSTEM = "You answer questions about a room, given as a list of its objects. Name objects as <p>words</p>[<obj_id>]."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -258,7 +258,7 @@ class Data:
     detector's proposals, ``truth.jsonl`` (the true objects; ``target_ids`` are then in its id space)."""
 
     scenes: Mapping[str, Scene]
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     truth: Mapping[str, Scene] | None = None
 
 

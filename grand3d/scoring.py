@@ -17,7 +17,8 @@ from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, shown
 from grand3d.files import Rejects
 from grand3d.replies import refuse_stale
-from grand3d.sample import TASKS, Data, Reply, load_data, load_replies
+from grand3d.sample import TASKS, Data, Reply, load_replies
+from grand3d.store import is_store, open_data
 
 FILES = ("truth", "proposals", "ids", "annotations", "split", "scenes")
 """Further files of the questions, where they are a published file (``convert.<source>.INPUTS``)."""
@@ -172,7 +173,9 @@ def _is_data_folder(path: str | Path) -> bool:
     if not os.path.isdir(path):
         return False
     names = os.listdir(path)
-    return "samples.jsonl" in names or "scenes.jsonl" in names or not any(name.endswith(".json") for name in names)
+    return (
+        is_store(path) or "samples.jsonl" in names or "scenes.jsonl" in names or not any(name.endswith(".json") for name in names)
+    )
 
 
 def _takes(module: Any, function: str, name: str) -> bool:
@@ -183,9 +186,9 @@ def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more
     """The data to score on, and those that replies were asked for; takes from ``more`` what the questions need."""
     if module is None or _is_data_folder(path) or not os.path.exists(path):
         tasks = TASKS if module is None else module.TASKS
-        data = load_data(path, rejects, unscorable(tasks, getattr(module, "SEVERAL", False)))
+        data = open_data(path, rejects, inspect=unscorable(tasks, getattr(module, "SEVERAL", False)))
         # what only a score leaves out was asked all the same
-        return data, load_data(path, Rejects(skip_bad=True)) if rejects.rows else data
+        return data, open_data(path, Rejects(skip_bad=True)) if rejects.rows else data
     source, keyword = module.SOURCE
     convert: Callable[..., Data] = importlib.import_module(CONVERTERS[source]).convert
     known = inspect.signature(convert).parameters

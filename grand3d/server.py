@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
 from grand3d.markup import span
 from grand3d.prompts import dialogue, messages
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText, fit_scene
 
 PREFIX = "openai:"

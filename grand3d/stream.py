@@ -4,7 +4,8 @@ A group is one scene with up to ``questions_per_scene`` of its questions. The st
 each other without a gap, so a step may take the end of one and the start of the next, no group is dropped, and all processes
 have equally many. Group ``i`` depends on configuration and data only, never on what was read before.
 
-Data folders: every epoch shuffles the questions of each scene, cuts them into groups and shuffles the groups, by ``train.seed``.
+Data folders and stores: every epoch shuffles the questions of each scene, cuts them into groups and shuffles the groups, by
+``train.seed`` (``mixture.lay_out``). Samples and scenes are read when their group is.
 Generated data: group ``i`` is scene ``i % num_scenes`` of ``data.synth.seed``, whatever ``train.seed`` is; every epoch repeats
 the same groups in the same order.
 """
@@ -14,23 +15,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from grand3d.config import Config, PromptConfig
+import numpy as np
+
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.markup import parse
+from grand3d.mixture import Epoch, Part, lay_out, split_of
 from grand3d.prompts import dialogue, prompt_ids
-from grand3d.sample import Sample, load_data, sample_to_dict
+from grand3d.sample import Data, Sample, sample_to_dict
 from grand3d.scene import Scene, scene_to_dict
+from grand3d.schema import Config, PromptConfig, Source
 from grand3d.serial import SceneText, fit_scene
+from grand3d.store import fingerprint, open_data, scenes_and_tasks
 from grand3d.synth import make_scene
 from grand3d.tokens import Encoded, counter, encode, scene_budget
 
@@ -112,37 +114,16 @@ def _synth_stream(config: Config) -> Stream:
 
 
 def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
-    scenes: dict[tuple[int, str], Scene] = {}
-    questions: dict[tuple[int, str], list[Sample]] = {}
-    prints = []
-    for index, source in enumerate(config.data.train):
-        data = load_data(source.path, rejects)
-        if data.truth is not None:
-            raise GrandError(
-                f"{source.path}: holds truth.jsonl, so its target ids are those of the true objects while its prompts show a "
-                "detector's proposals; the same id is another object there, and a run would learn wrong answers. Such a folder "
-                "is for evaluation; to learn from it, write samples whose target_ids are ids of scenes.jsonl, without truth.jsonl"
-            )
-        if not data.samples:
-            left_out = _named(rejects.counts() if rejects is not None else {})
-            raise GrandError(f"{source.path}: holds no sample to learn from{left_out}")
-        for sample in data.samples:
-            scenes[index, sample.scene_id] = data.scenes[sample.scene_id]
-            questions.setdefault((index, sample.scene_id), []).append(sample)
-        prints += [_hash(file.read_bytes()) for file in sorted(Path(source.path).glob("*.jsonl"))]
+    opened = [_open_source(source, rejects) for source in config.data.train]
+    parts, names = zip(*(_part(source, data) for source, data in zip(config.data.train, opened, strict=True)), strict=True)
+    sizes = None
+    if config.data.curriculum:
+        sizes = [np.array([len(data.scenes[name].objects) for name in ids]) for data, ids in zip(opened, names, strict=True)]
 
     @lru_cache(maxsize=2)
-    def epoch(number: int) -> list[tuple[tuple[int, str], list[Sample]]]:
-        rng = random.Random(f"{config.train.seed}:{number}")
-        groups = []
-        for key, rows in questions.items():
-            weight = config.data.train[key[0]].weight
-            chosen = rows * int(weight) + rng.sample(rows, _part(len(rows), weight % 1, rng))
-            rng.shuffle(chosen)
-            size = config.data.questions_per_scene
-            groups += [(key, chosen[i : i + size]) for i in range(0, len(chosen), size)]
-        rng.shuffle(groups)
-        return groups
+    def epoch(number: int) -> Epoch:
+        seed = (config.train.seed, number)
+        return lay_out(parts, config.data.questions_per_scene, seed, sizes if number == 0 else None)
 
     # an epoch's number of groups varies when weights take random parts, so epochs are laid end to end by counting
     starts = [0]
@@ -151,15 +132,55 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
         while starts[-1] <= number:
             starts.append(starts[-1] + len(epoch(len(starts) - 1)))
         last = next(i for i in range(len(starts) - 1, -1, -1) if starts[i] <= number)
-        key, rows = epoch(last)[number - starts[last]]
-        return scenes[key], rows
+        source, rows = epoch(last).group(number - starts[last])
+        samples = [opened[source].samples[k] for k in rows.tolist()]
+        return opened[source].scenes[samples[0].scene_id], samples
 
     size = len(epoch(0))
-    mean = sum(len(rows) * config.data.train[key[0]].weight for key, rows in questions.items())
+    mean = sum((part.scenes >= 0).sum() * part.weight for part in parts)
     if size == 0 or mean < 1:  # laying epochs end to end would find no group, or hardly ever one
         weights = ", ".join(f"{source.path}: {source.weight}" for source in config.data.train)
         raise GrandError(f"data.train: an epoch takes {mean:.3g} samples, none for most; raise the weights ({weights})")
-    return Stream(group, size, sum(len(rows) for _, rows in epoch(0)), _hash("".join(prints).encode()))
+    prints = "".join(fingerprint(source.path) for source in config.data.train)
+    return Stream(group, size, len(epoch(0).rows), _hash(prints.encode()))
+
+
+def _open_source(source: Source, rejects: Rejects | None) -> Data:
+    data = open_data(source.path, rejects)
+    if data.truth is not None:
+        raise GrandError(
+            f"{source.path}: holds truth.jsonl, so its target ids are those of the true objects while its prompts show a "
+            "detector's proposals; the same id is another object there, and a run would learn wrong answers. Such a folder "
+            "is for evaluation; to learn from it, write samples whose target_ids are ids of scenes.jsonl, without truth.jsonl"
+        )
+    if not len(data.samples):
+        left_out = _named(rejects.counts() if rejects is not None else {})
+        raise GrandError(f"{source.path}: holds no sample to learn from{left_out}")
+    return data
+
+
+def _part(source: Source, data: Data) -> tuple[Part, list[str]]:
+    """A source as numbers, and the ids of its scenes by their number.
+
+    Raises:
+        GrandError: If its limits name a task that no sample is of, or its split holds no sample.
+    """
+    codes: dict[str, int] = {}
+    tasks: dict[str, int] = {}
+    rows = [(codes.setdefault(s, len(codes)), tasks.setdefault(t, len(tasks))) for s, t in scenes_and_tasks(data.samples)]
+    scenes, kinds = np.array(rows, np.int64).reshape(-1, 2).T
+    if source.split is not None:
+        inside = np.array([split_of(name) == source.split for name in codes])
+        scenes = np.where(inside[scenes], scenes, -1)
+        if not inside.any():
+            raise GrandError(
+                f"{source.path}: none of its {len(codes)} scenes is in the split {source.split}, expected at least one"
+            )
+    unknown = [task for task in source.limits if task not in tasks]
+    if unknown:
+        raise GrandError(f"{source.path}: limits names {unknown[0]!r}, expected tasks that it holds: {', '.join(sorted(tasks))}")
+    limits = {tasks[task]: limit for task, limit in source.limits.items()}
+    return Part(scenes, source.weight, kinds, limits), list(codes)
 
 
 def refuse_useless(stream: Stream, tokenizer: Any, prompt: PromptConfig, rejects: Rejects) -> None:
@@ -185,11 +206,6 @@ def refuse_useless(stream: Stream, tokenizer: Any, prompt: PromptConfig, rejects
 
 def _named(counts: dict[str, int]) -> str:
     return "; left out: " + ", ".join(f"{count} x {cause}" for cause, count in counts.items()) if counts else ""
-
-
-def _part(count: int, share: float, rng: random.Random) -> int:
-    """``share`` of ``count``, its fraction rounded at random so that the mean is right."""
-    return math.floor(count * share + rng.random())
 
 
 def encode_group(tokenizer: Any, scene: Scene, samples: Sequence[Sample], prompt: PromptConfig, tally: Tally) -> list[Encoded]:

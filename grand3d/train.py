@@ -23,7 +23,7 @@ from accelerate.utils import set_seed
 
 from grand3d import checkpoint as checkpoints
 from grand3d.attention import BackEnd, choose
-from grand3d.config import Config, TrainConfig, to_dict
+from grand3d.config import to_dict
 from grand3d.embeddings import token_ids
 from grand3d.errors import GrandError
 from grand3d.exactness import refuse_inexact, silence_dropout
@@ -35,6 +35,7 @@ from grand3d.preflight import machine_faults, refuse_long_prompts, refuse_unknow
 from grand3d.processes import largest, open_accelerator, take_master_weights, total
 from grand3d.sample import Sample
 from grand3d.scene import Scene
+from grand3d.schema import Config, TrainConfig
 from grand3d.stream import Stream, Tally, encode_group, open_stream, refuse_useless
 from grand3d.tokens import Encoded
 

@@ -13,9 +13,9 @@ from scripted import Script
 from toy_run import save_toy_data
 
 from grand3d.cli import main
-from grand3d.config import PromptConfig
 from grand3d.sample import Data, Sample, save_data
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -20,8 +20,9 @@ from accelerate.utils import set_seed
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from grand3d import train as training
-from grand3d.config import Config, from_dict
+from grand3d.config import from_dict
 from grand3d.model import attach_lora, load_base
+from grand3d.schema import Config
 from grand3d.stream import Tally, encode_group, open_stream
 
 

@@ -10,11 +10,11 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from grand3d.attention import ATTENTION  # noqa: E402
-from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.generate import Decoding, ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.schema import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.stream import Tally, encode_group  # noqa: E402
 from grand3d.synth import make_data, make_scene  # noqa: E402
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grand3d.bench import sg3d
-from grand3d.config import PromptConfig
 from grand3d.convert import sg3d as read_sg3d
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
@@ -19,6 +18,7 @@ from grand3d.markup import parse
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, load_data, save_data
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
 
 IDS = st.lists(st.sampled_from("abc"), max_size=6)

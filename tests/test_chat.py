@@ -14,9 +14,9 @@ from scripted import REFERENCE, Script
 
 from grand3d import repl
 from grand3d.chat import Conversation, open_scenes, resolve
-from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.scene import Object, Scene, save_scenes
+from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
 
 

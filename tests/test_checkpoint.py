@@ -18,11 +18,12 @@ for _name in ("transformers", "peft", "accelerate"):
 from safetensors import SafetensorError  # noqa: E402
 
 from grand3d import checkpoint as checkpoints  # noqa: E402
-from grand3d.config import Config, dump_yaml, to_dict  # noqa: E402
+from grand3d.config import dump_yaml, to_dict  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.files import PART, write_text  # noqa: E402
+from grand3d.folders import made_beside  # noqa: E402
 from grand3d.sample import save_data  # noqa: E402
-from grand3d.weights import made_beside  # noqa: E402
+from grand3d.schema import Config  # noqa: E402
 
 
 class FakeAccelerator(SimpleNamespace):

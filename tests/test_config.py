@@ -11,22 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grand3d.config import (
-    LIMITS,
-    Config,
-    DataConfig,
-    PromptConfig,
-    Source,
-    SynthConfig,
-    TrainConfig,
-    dump_yaml,
-    flat,
-    from_dict,
-    load_config,
-    override_prompt,
-    to_dict,
-)
+from grand3d.config import dump_yaml, flat, from_dict, load_config, override_prompt, to_dict
 from grand3d.errors import GrandError
+from grand3d.schema import LIMITS, Config, DataConfig, PromptConfig, Source, SynthConfig, TrainConfig
 from grand3d.synth import detect, make_room
 from grand3d.yamls import parse_yaml
 
@@ -263,7 +250,7 @@ def test_every_number_has_limits_and_every_limit_a_number():
 
 def fault(name: str, value) -> str:
     """What is said of one setting."""
-    raw = value
+    raw = {"existence": value} if name.endswith(".limits") else value
     for section in reversed(name.split(".")):
         raw = {section.removesuffix("[]"): [{"path": "a"} | raw] if section.endswith("[]") else raw}
     try:

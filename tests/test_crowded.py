@@ -11,11 +11,11 @@ import pytest
 
 from grand3d import evaluate
 from grand3d.bench.common import left_out
-from grand3d.config import PromptConfig
 from grand3d.duplicates import merge_duplicates
 from grand3d.errors import GrandError
 from grand3d.sample import Data, Reply, Sample, load_replies, save_data
 from grand3d.scene import Object, Scene, confidence
+from grand3d.schema import PromptConfig
 from grand3d.synth import iter_data, make_data, make_scene
 
 

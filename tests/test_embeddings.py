@@ -15,13 +15,13 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from grand3d.attention import ATTENTION  # noqa: E402
-from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.embeddings import token_ids  # noqa: E402
 from grand3d.generate import Decoding, ask  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter, start_from  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.prompts import dialogue  # noqa: E402
 from grand3d.scene import Object, Scene  # noqa: E402
+from grand3d.schema import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.serial import FORMS, added_tokens, fit_scene, read_scene, write_scene  # noqa: E402
 from grand3d.stream import Tally, encode_group  # noqa: E402
 from grand3d.synth import make_data, make_scene  # noqa: E402

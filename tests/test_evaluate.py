@@ -17,13 +17,13 @@ import pytest
 
 from grand3d import evaluate, figures
 from grand3d import replies as replies_file
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.report import render, table
 from grand3d.sample import Data, Reply, Sample, load_replies
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.synth import make_data
 
 

@@ -11,12 +11,12 @@ pytest.importorskip("accelerate")
 pytest.importorskip("peft")
 
 from grand3d.attention import ATTENTION  # noqa: E402
-from grand3d.config import Config, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.exactness import refuse_inexact, silence_dropout  # noqa: E402
 from grand3d.model import DTYPES, load_tokenizer, skeleton  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
 from grand3d.preflight import refuse_long_prompts  # noqa: E402
+from grand3d.schema import Config, PromptConfig  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 from grand3d.train import train  # noqa: E402
 

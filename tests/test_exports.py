@@ -13,13 +13,13 @@ import pytest
 
 from grand3d.bench import BENCHMARKS, pope, referit3d, sg3d, sqa3d
 from grand3d.cli import main
-from grand3d.config import PromptConfig
 from grand3d.convert.grand3d import convert as from_grand3d
 from grand3d.exports import dialogues
 from grand3d.files import Rejects
 from grand3d.prompts import SCENE_END, messages
 from grand3d.sample import Data, Reply, Sample, save_data, save_replies
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.synth import make_data
 from grand3d.tokens import PLAIN_TEMPLATE, encode
 

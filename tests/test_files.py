@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from grand3d import files
 from grand3d.errors import GrandError, import_extra
 from grand3d.files import Rejects, write_text
-from grand3d.weights import made_beside
+from grand3d.folders import made_beside
 
 HUGE = "9" * 5000
 json_values = st.recursive(

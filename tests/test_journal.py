@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("safetensors", reason="safetensors is not installed (extra train)")
 
-from grand3d.config import Config
 from grand3d.errors import GrandError, writing
 from grand3d.journal import Journal, RejectLog, rejected_counts
+from grand3d.schema import Config
 
 MAIN = SimpleNamespace(is_main_process=True)
 ROW = {"step": 3, "loss": 0.5, "lr": 0.1, "grad_norm": float("inf"), "tokens_per_second": 1.0}

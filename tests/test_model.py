@@ -19,11 +19,12 @@ peft = pytest.importorskip("peft")
 from safetensors.torch import load_file  # noqa: E402
 
 from grand3d.adapter import check_start  # noqa: E402
-from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig, load_config  # noqa: E402
+from grand3d.config import load_config  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.lora import fuse  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, merge, save_adapter, start_from, use_liger, wording  # noqa: E402
 from grand3d.pack import make_pack, pack_loss  # noqa: E402
+from grand3d.schema import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
 CONFIG = Config(model=ModelConfig(base="tiny"), lora=LoraConfig(rank=4, dropout=0.0))

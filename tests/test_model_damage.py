@@ -19,10 +19,10 @@ from damage import full_disk, full_disk_for_rust  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from grand3d import model as models  # noqa: E402
-from grand3d.config import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.files import PART  # noqa: E402
 from grand3d.model import attach_lora, load_adapter, load_base, load_tokenizer, merge, save_adapter  # noqa: E402
+from grand3d.schema import Config, LoraConfig, ModelConfig, PromptConfig  # noqa: E402
 
 CUT = "is no whole safetensors file"
 

@@ -14,10 +14,10 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from grand3d.attention import ATTENTION  # noqa: E402
-from grand3d.config import LoraConfig  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.model import attach_lora  # noqa: E402
 from grand3d.pack import fill_rows, make_pack, pack_loss  # noqa: E402
+from grand3d.schema import LoraConfig  # noqa: E402
 from grand3d.tokens import Encoded  # noqa: E402
 
 NUM_TOKENS = 61

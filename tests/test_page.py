@@ -238,8 +238,14 @@ def folder(tmp_path: Path) -> Callable[[], tuple[Path, list[Path]]]:
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", '{"benchmark": "x", "rows": [1], "counts": {}, "rules": {}}', '{"benchmark": "x", "counts": {"n": "a"}, "rules": {}}']
-    + ['{"benchmark": "x", "counts": {}, "rules": {}, "rows": [{"acc": "y", "acc_low": 1.0}]}', "{", '{"benchmark": "x"}'],
+    [
+        "[]",
+        '{"benchmark": "x", "rows": [1], "counts": {}, "rules": {}}',
+        '{"benchmark": "x", "counts": {"n": "a"}, "rules": {}}',
+        '{"benchmark": "x", "counts": {}, "rules": {}, "rows": [{"acc": "y", "acc_low": 1.0}]}',
+        "{",
+        '{"benchmark": "x"}',
+    ],
 )
 def test_leaderboard_of_what_is_no_report(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.json").write_text(text)

@@ -21,11 +21,12 @@ from toy_run import config  # noqa: E402
 from grand3d import plan as plans  # noqa: E402
 from grand3d.adapter import wording  # noqa: E402
 from grand3d.cli import main  # noqa: E402
-from grand3d.config import PromptConfig, dump_yaml, load_config  # noqa: E402
+from grand3d.config import dump_yaml, load_config  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.model import attach_lora, skeleton  # noqa: E402
 from grand3d.plan import dry_run  # noqa: E402
 from grand3d.sample import Sample  # noqa: E402
+from grand3d.schema import PromptConfig  # noqa: E402
 from grand3d.stream import open_stream  # noqa: E402
 from grand3d.train import run_state, train  # noqa: E402
 from grand3d.weights import smollm2_tokenizer  # noqa: E402

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.markup import answer_ids, parse
 from grand3d.prompts import SYSTEM, Dialogue, Turn, chat_dialogue, dialogue, prompt_ids, system_text
 from grand3d.sample import TASKS, Sample
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText, fit_scene, write_scene
 
 PROMPT = PromptConfig()

@@ -20,10 +20,10 @@ import pytest
 pytest.importorskip("openai", reason="openai is not installed (extra annotate)")
 
 from grand3d import evaluate, server
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.sample import Data, load_replies
+from grand3d.schema import PromptConfig
 from grand3d.synth import make_data
 
 

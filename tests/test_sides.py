@@ -15,7 +15,6 @@ from hypothesis import strategies as st  # noqa: E402
 from test_weigh import NUM, OBJECTS  # noqa: E402
 
 from grand3d import markup  # noqa: E402
-from grand3d.config import PromptConfig  # noqa: E402
 from grand3d.decoding import Decoding  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.generate import ask  # noqa: E402
@@ -24,6 +23,7 @@ from grand3d.generate.decode import Contrast, choose, generate  # noqa: E402
 from grand3d.generate.sides import contrasted  # noqa: E402
 from grand3d.grammar import reply_grammar  # noqa: E402
 from grand3d.sample import Data, Reply  # noqa: E402
+from grand3d.schema import PromptConfig  # noqa: E402
 from grand3d.synth import make_data  # noqa: E402
 from grand3d.tokens import Encoded, text_ids  # noqa: E402
 

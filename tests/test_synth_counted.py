@@ -12,11 +12,11 @@ import pytest
 from grand3d import markup
 from grand3d.boxes import objects_bounds
 from grand3d.checks import check_data
-from grand3d.config import PromptConfig
 from grand3d.files import Rejects
 from grand3d.prompts import dialogue
 from grand3d.sample import Sample, save_data
 from grand3d.scene import Object, Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
 from grand3d.synth import iter_data, make_data
 from grand3d.synth.counted import fitting

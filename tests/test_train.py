@@ -19,11 +19,12 @@ from safetensors.torch import load_file  # noqa: E402
 from grand3d import checkpoint as checkpoints  # noqa: E402
 from grand3d import processes  # noqa: E402
 from grand3d import train as training  # noqa: E402
-from grand3d.config import TrainConfig, from_dict, load_config, to_dict  # noqa: E402
+from grand3d.config import from_dict, load_config, to_dict  # noqa: E402
 from grand3d.embeddings import token_ids  # noqa: E402
 from grand3d.errors import GrandError  # noqa: E402
 from grand3d.model import attach_lora, load_base  # noqa: E402
 from grand3d.processes import groups_per_process, open_accelerator  # noqa: E402
+from grand3d.schema import TrainConfig  # noqa: E402
 from grand3d.train import learning_rate, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("torch")
 
 from grand3d.adapter import read_adapter
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding, Sampling
 from grand3d.errors import GrandError
 from grand3d.evaluate import predict
@@ -23,6 +22,7 @@ from grand3d.generate.vllm import ask_vllm, open_vllm
 from grand3d.grammar import KINDS
 from grand3d.model import load_adapter, merge
 from grand3d.sample import Data
+from grand3d.schema import PromptConfig
 from grand3d.synth import make_data
 from grand3d.tokens import Encoded, stop_ids, text_ids
 

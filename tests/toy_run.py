@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grand3d.config import Config, from_dict
+from grand3d.config import from_dict
 from grand3d.sample import Data, Sample, save_data
 from grand3d.scene import Scene
+from grand3d.schema import Config
 
 
 def save_toy_data(folder: Path, scene: Scene, proposals: Scene) -> Path:

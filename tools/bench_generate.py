@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from grand3d.config import PromptConfig
 from grand3d.evaluate import load_model
 from grand3d.generate import Times, encode_questions, generate
 from grand3d.generate.guide import Grammar
 from grand3d.grammar import KINDS, reply_grammar
 from grand3d.sample import Sample
 from grand3d.scene import Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText
 from grand3d.synth import make_scene
 from grand3d.tokens import Encoded, stop_ids

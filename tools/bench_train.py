@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from grand3d.attention import ATTENTION, choose
-from grand3d.config import LoraConfig
 from grand3d.model import DTYPES, attach_lora
 from grand3d.pack import make_pack, pack_loss
+from grand3d.schema import LoraConfig
 from grand3d.tokens import Encoded
 
 SHAPES: dict[str, dict[str, int]] = {

@@ -26,9 +26,9 @@ import bench_train as bench
 import torch
 
 from grand3d.attention import choose
-from grand3d.config import Config, DataConfig, LoraConfig, ModelConfig, SynthConfig
 from grand3d.model import attach_lora, load_base, start_from
 from grand3d.pack import make_pack, pack_loss
+from grand3d.schema import Config, DataConfig, LoraConfig, ModelConfig, SynthConfig
 from grand3d.stream import Tally, encode_group, open_stream
 from grand3d.tokens import Encoded
 

@@ -13,15 +13,17 @@ from pathlib import Path
 
 from grand3d import exports
 from grand3d.chat import open_scenes
-from grand3d.checks import check_data, check_scenes, listing
+from grand3d.checks import check_data, check_scenes, check_store, listing
 from grand3d.commands.common import keeping, need_models, refuse_no_samples, say
-from grand3d.config import PromptConfig, dump_yaml, load_config
+from grand3d.config import dump_yaml, load_config
 from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, read_text
 from grand3d.prompts import dialogue
-from grand3d.sample import Data, load_data, save_data
+from grand3d.sample import Data, save_data
+from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
+from grand3d.store import is_store, open_data, write_parquet
 
 
 def synth(options: argparse.Namespace) -> None:
@@ -99,8 +101,23 @@ def _write_data(out: str, data: Data, force: bool) -> None:
     say(f"{out}: {_size(data)}" + ("" if written else ", there already"))
 
 
+def store(options: argparse.Namespace) -> None:
+    from grand3d.store import build, folder_source
+
+    about = {name: getattr(options, name) for name in ("source", "licence", "version") if getattr(options, name)}
+    rejects = Rejects(options.skip_bad)
+    with keeping(rejects, options.out):
+        manifest = build(options.out, [folder_source(path) for path in options.data], about, rejects)
+    say(f"{options.out}: {', '.join(f'{number} {name}' for name, number in manifest['counts'].items())}")
+
+
 def export(options: argparse.Namespace) -> None:
-    data, rejects = load_data(options.data), Rejects(options.skip_bad)
+    if options.form == "parquet":
+        if not is_store(options.data):
+            raise GrandError(f"{place(options.data)}: is no store, expected what `grand3d store` made")
+        say(f"{options.out}: {len(write_parquet(options.data, options.out))} files")
+        return
+    data, rejects = open_data(options.data), Rejects(options.skip_bad)
     refuse_no_samples(options.data, data)
     prompt = load_config(options.config).prompt if options.config else PromptConfig()
     out = Path(options.out)
@@ -120,7 +137,7 @@ def check(options: argparse.Namespace) -> int:
         what = f"check takes one place, and key=value only behind a configuration (.yaml): {shown(options.overrides[0])}"
         raise GrandError(f"{what} stands behind {place(path)}")
     if os.path.isdir(path):
-        print(_size(check_data(path, rejects)))
+        print(_size(check_store(path, rejects) if is_store(path) else check_data(path, rejects)))
     elif path.suffix == ".jsonl":
         print(f"{len(check_scenes(path, rejects))} scenes")
     else:
@@ -132,7 +149,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> None:
-    data = load_data(options.data)
+    data = open_data(options.data)
     refuse_no_samples(options.data, data)
     if not 0 <= options.index < len(data.samples):
         raise GrandError(f"{options.data}: --index is {options.index}, expected 0 to {len(data.samples) - 1}")

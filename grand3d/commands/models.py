@@ -15,8 +15,8 @@ from grand3d.commands.common import keeping, need_models, refuse_no_samples, say
 from grand3d.config import load_config
 from grand3d.decoding import Decoding, Sampling
 from grand3d.files import Rejects
-from grand3d.sample import load_data
 from grand3d.scene import Scene
+from grand3d.store import open_data
 
 
 def train(options: argparse.Namespace) -> None:
@@ -50,7 +50,7 @@ def train(options: argparse.Namespace) -> None:
 def predict(options: argparse.Namespace) -> None:
     rejects, first = Rejects(options.skip_bad), launched.number() == 0
     with keeping(rejects, options.replies) if first else contextlib.nullcontext():
-        data = load_data(options.data, rejects)
+        data = open_data(options.data, rejects)
         refuse_no_samples(options.data, data)
         decoding = _decoding(options)
         if not options.adapter.startswith(server.PREFIX):

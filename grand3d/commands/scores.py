@@ -15,7 +15,8 @@ from grand3d.errors import GrandError
 from grand3d.files import Rejects, write_jsonl, write_text
 from grand3d.page import page
 from grand3d.report import render
-from grand3d.sample import load_data, load_replies
+from grand3d.sample import load_replies
+from grand3d.store import open_data
 
 
 def score(options: argparse.Namespace) -> None:
@@ -82,7 +83,7 @@ def upload(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    data = load_data(options.data)
+    data = open_data(options.data)
     replies = own_replies(options.replies, data, load_replies(options.replies), Rejects())
     found = calibration.fit(data, replies, options.score_weight)
     calibration.save_calibration(options.out, found)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
@@ -20,6 +19,7 @@ from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText, fit_scene, swap_boxes
 from grand3d.tokens import Encoded, counter, encode, scene_budget, stop_ids
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from grand3d import launched
 from grand3d.adapter import read_adapter
-from grand3d.config import PromptConfig
 from grand3d.decoding import Decoding
 from grand3d.errors import GrandError, import_extra, shown
 from grand3d.files import Rejects
@@ -21,6 +20,7 @@ from grand3d.generate.ask import encode_questions, task_grammar
 from grand3d.generate.decode import prompt_limit
 from grand3d.model import load_tokenizer
 from grand3d.sample import Data, Reply, Sample
+from grand3d.schema import PromptConfig
 from grand3d.server import refuse_own
 from grand3d.tokens import decode, stop_ids
 
