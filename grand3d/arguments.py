@@ -145,6 +145,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--missing", choices=["wrong", "skip"], help="what a sample without a reply is; without this it is refused")
     shown = "also the difference to these replies, sample by sample, with its interval"
     sub.add_argument("--against", metavar="REPLIES", help=shown)
+    shown = "also rows by the language of the question: attributes, relations, anchors, negation ... as analyze finds them"
+    sub.add_argument("--language", action="store_true", help=shown)
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole report as JSON")
     form.add_argument("--markdown", action="store_true", help="tables in Markdown")
@@ -204,6 +206,25 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("out", help="file to write, for score --calibration")
     shown = "power of the detector's scores that chances are multiplied by; 1 takes them at their word (default: 0)"
     sub.add_argument("--score-weight", type=_weight, default=0.0, metavar="POWER", help=shown)
+
+    sub = command(
+        "language", "analyze", "say what the language of expressions is like", "grand3d analyze vigil3d_scannet.csv --labels"
+    )
+    shown = "data folder, CSV, JSON or JSON lines with texts in them, or a file with an expression a line; several are compared"
+    sub.add_argument("texts", nargs="+", help=shown)
+    sub.add_argument("--task", help="of a data folder, only the samples of this task")
+    sub.add_argument("--labels", action="store_true", help="also precision and recall against the labels of ViGiL3D's file")
+    form = sub.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the whole report as JSON")
+    form.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    for name, shown in (
+        ("csv", "also write a row an expression, with the columns of ViGiL3D's file"),
+        ("parses", "also write what was understood of each expression, as JSON lines"),
+        ("shares", "also write the shares of the patterns, for score vigil3d --shares"),
+        ("html", "also write a page of plots, to open in a browser"),
+    ):
+        sub.add_argument(f"--{name}", metavar="FILE", help=shown)
+    sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD.replace("<output>", "<texts>.analyze"))
 
     sub = command("models", "chat", "talk about a scene", "grand3d chat demo")
     sub.add_argument("scene", help="demo, a scenes.jsonl, a graph .json, or a data folder; PLACE:SCENE_ID names one")

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from grand3d import calibration, runs
+from grand3d import calibration, markup, runs
 from grand3d.checks import own_replies
 from grand3d.commands.common import keeping, say
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, write_jsonl, write_text
+from grand3d.language.measures import measure
+from grand3d.language.profile import groups
 from grand3d.page import page
 from grand3d.report import render
-from grand3d.sample import load_replies
+from grand3d.sample import Data, load_replies
 from grand3d.store import open_data
 
 
@@ -23,8 +25,8 @@ def score(options: argparse.Namespace) -> None:
     from grand3d import scoring
 
     several = len(options.replies) > 1
-    for name in ("samples", "against") if several else ():
-        if getattr(options, name) is not None:
+    for name in ("samples", "against", "language") if several else ():
+        if getattr(options, name):
             raise GrandError(f"--{name} with {len(options.replies)} replies files, expected one")
     names = (*scoring.FILES, *scoring.SETTINGS)
     more = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
@@ -43,6 +45,8 @@ def score(options: argparse.Namespace) -> None:
                 more,
             )
         samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
+        if options.language:
+            _by_language(options.bench, report, samples, data)
         reports.append(report)
     if several:
         report, samples, data, answers = runs.over_runs(reports, _run_names(options.replies)), [], None, []
@@ -51,6 +55,17 @@ def score(options: argparse.Namespace) -> None:
             raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
         write_jsonl(options.samples, samples)
     _show(options, report, lambda: page(report, samples, data, answers))
+
+
+def _by_language(bench: str, report: dict[str, Any], samples: Sequence[dict[str, Any]], data: Data | None) -> None:
+    """Add rows by the patterns of the questions' language to a report."""
+    texts = {sample.sample_id: sample.text for sample in data.samples} if data is not None else {}
+    measured = {row["sample_id"]: measure(markup.plain(texts[row["sample_id"]])) for row in samples if row["sample_id"] in texts}
+    rows = groups(samples, measured)
+    if not rows:
+        raise GrandError(f"score {bench} gives no figures of single samples, expected no --language here")
+    report.setdefault("tables", {})["By the language of the question"] = rows
+    report["rules"]["language"] = "patterns as grand3d analyze finds them; p: two-proportion z-test against the samples without"
 
 
 def leaderboard(options: argparse.Namespace) -> None:

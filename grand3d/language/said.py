@@ -1,0 +1,298 @@
+"""What a text says of its things beside their noun phrases: what they are for, how they are, what is written on them."""
+
+from __future__ import annotations
+
+from grand3d.language import lexicon as lex
+from grand3d.language.clues import relation_at
+from grand3d.language.parse import Parse
+from grand3d.language.words import Token, attribute_kind, base
+
+CLAUSE = ("as", "when", "if", "while", "once", "upon", "after", "by")
+"""Words that begin a clause of how the scene is looked at."""
+_PEOPLE = ("you", "i", "we", "one", "people", "someone", "person", "they", "he", "she")
+_SEEN = ("see", "find", "notice", "reach", "encounter", "spot", "pass", "walk", "face", "come", "find", "locate", "view")
+_STILL = ("located", "situated", "positioned", "placed", "used", "attached", "mounted", "colored", "labeled", "surrounded")
+
+
+def owner(parse: Parse, k: int) -> int | None:
+    """Number of the last thing that ends at or before token ``k``."""
+    found = [number for number, thing in enumerate(parse.things) if thing.end <= k]
+    return found[-1] if found else None
+
+
+def subject(parse: Parse, k: int, ends: list[int]) -> int | None:
+    """The thing that the verb or adjective at token ``k`` is about: a relative's antecedent, else the sentence's subject."""
+    for j in range(k - 1, max(k - 5, -1), -1):
+        if parse.tokens[j].tag == "REL":
+            return owner(parse, j)
+    start = next((j + 1 for j in range(k - 1, -1, -1) if ends[j] != ends[k]), 0)
+    for number, thing in enumerate(parse.things):
+        if start <= thing.start < k:
+            if number in parse.same:
+                return number
+            if thing.role == "object" and not (thing.start and parse.tokens[thing.start - 1].tag == "PREP"):
+                return number
+    return parse.target
+
+
+def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | None, str]]]:
+    """Functions: "used to ...", "for washing", "a place to sit on", "that you can sit on". Returns their tokens, and of which
+    thing each is said."""
+    row, used, out = parse.tokens, set(), []
+    for k, token in enumerate(row):
+        if k in used:
+            continue
+        before = row[k - 1] if k else None
+        after = row[k + 1] if k + 1 < len(row) else None
+        start = None
+        if after is None or before is None:
+            continue
+        if (
+            (
+                token.lower in ("for", "to")
+                and before.lower
+                in (
+                    "used",
+                    "meant",
+                    "designed",
+                    "made",
+                    "suitable",
+                    "intended",
+                    "able",
+                    "serves",
+                    "ideal",
+                    "perfect",
+                    "good",
+                    "great",
+                    "suited",
+                    "useful",
+                    "needed",
+                    "best",
+                    "meant",
+                    "functions",
+                    "helpful",
+                    "necessary",
+                    "reserved",
+                )
+            )
+            or (
+                token.lower == "as"
+                and before.lower in ("used", "serves", "serving", "acts", "functions", "acting", "serve", "act")
+            )
+            or (
+                token.lower in ("that", "which")
+                and token.tag == "REL"
+                and after.lower not in lex.SPATIAL
+                and _acts(after, row[k + 2 : k + 3])
+            )
+            or (token.lower == "for" and before.tag in ("N", "ONE") and before.lower not in lex.SEEK)
+            or (
+                token.lower == "to"
+                and before.tag in ("N", "ONE")
+                and before.lower not in ("next", "close")
+                and (_verb(after.lower) or (after.tag == "N" and row[k + 2 : k + 3] != [] and row[k + 2].tag in ("DET", "POS")))
+                and not relation_at(row, k)
+            )
+        ):
+            start = k + 1
+        elif token.lower in _PEOPLE and token.tag in ("PRO", "ONE") and k > 0 and before.lower not in CLAUSE:
+            verb = next(
+                (
+                    j
+                    for j in range(k + 1, min(k + 6, len(row)))
+                    if row[j].tag in ("VERB", "N") and row[j].lower not in lex.ADVERBS
+                ),
+                None,
+            )
+            modal = before.lower == "where" and verb is not None and row[verb].lower not in lex.FACING
+            modal |= any(t.tag == "MODAL" or t.lower in ("usually", "use", "often", "normally") for t in row[k + 1 : k + 4])
+            if modal and verb is not None and not any(t.lower in CLAUSE for t in row[max(0, k - 4) : k]):
+                start = k + 1
+        elif (
+            token.lower in ("can", "could")
+            and token.tag == "MODAL"
+            and after.tag in ("VERB", "N")
+            and before.tag in ("CONJ", "REL", "N")
+        ) or (
+            token.lower in ("would", "do", "can", "should")
+            and after.lower in _PEOPLE
+            and row[0].lower in ("what", "which", "where")
+        ):
+            start = k + 1
+        elif token.lower in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
+            start = k + 2
+        elif token.lower == "where" and k and _passive(parse, k + 1):
+            start = k + 1
+        elif before.lower == "it" and before.tag == "PRO" and token.lower not in lex.SPATIAL and _acts(token, row[k + 1 : k + 2]):
+            start = k
+        if start is not None and any(t.lower in _SEEN for t in row[start : start + 3]):
+            start = None
+        if start is None:
+            continue
+        number = owner(parse, k)
+        stop = _clause_end(parse, start, ends)
+        words = " ".join(t.text for t in row[k:stop])
+        out.append((number, words))
+        used |= set(range(k, stop))
+        for thing in parse.things:
+            if thing.start >= k and thing.start < stop:
+                thing.role = "activity"
+    for number, thing in enumerate(parse.things[1:], 1):
+        if thing.head in lex.PATTERNS:
+            parse.things[number - 1].attributes.append(("texture", thing.head))
+    for thing in parse.things:
+        first = thing.names[0] if thing.names else ""
+        modifiers = [t.lower for t in parse.tokens[thing.start : thing.end - 1]]
+        acts = [w for w in modifiers if w in lex.ACTIVITIES]
+        if (
+            acts
+            and thing.head in lex.GENERIC | lex.CATEGORIES | {"display"}
+            and thing.head not in ("unit", "machine", "bin")
+            and first not in lex.ROOMS
+        ):
+            thing.attributes.append(("function", " ".join([*acts, thing.head])))
+    return used, out
+
+
+def _acts(verb: Token, following: list[Token]) -> bool:
+    """Whether a word after "that" is a verb of what a thing does: "that heats the room"."""
+    third = verb.lower.endswith("s") and not verb.lower.endswith("ss")
+    return verb.tag in ("VERB", "N") and third and bool(following) and following[0].tag not in ("PREP", "BE", "HAVE")
+
+
+def _passive(parse: Parse, k: int) -> bool:
+    """Whether a clause from token ``k`` says what is done to things: "clothes are kept"."""
+    thing = next((t for t in parse.things if t.start == k), None)
+    following = parse.tokens[thing.end : thing.end + 3] if thing is not None else []
+    return bool(following) and following[0].tag in ("BE", "MODAL") and any(t.tag == "VERB" for t in following[1:])
+
+
+def _verb(word: str) -> bool:
+    return word in lex.OTHER_VERBS or word in lex.SEEK
+
+
+def _clause_end(parse: Parse, start: int, ends: list[int]) -> int:
+    """End of a purpose: its verb, what follows the verb, and prepositions left over."""
+    row, k, nouns = parse.tokens, start, 0
+    while k < ends[start]:
+        token = row[k]
+        if token.lower in ",;" or token.tag == "REL":
+            break
+        if token.tag == "P" and token.lower in ".?!()":
+            break
+        if token.tag == "CONJ" and k + 1 < len(row) and row[k + 1].tag in ("BE", "HAVE", "DET", "MODAL", "ADV", "PREP", "NEG"):
+            break
+        if token.tag == "BE" and k > start:
+            break
+        thing = next((t for t in parse.things if t.start == k), None)
+        if token.tag == "PREP" and nouns and thing is None and token.lower not in ("for", "at", "to", "while", "of", "with"):
+            nxt = next((t for t in parse.things if t.start == k + 1), None)
+            if nxt is not None and k > start + 1:
+                break
+        if token.tag == "PREP" and k > start and token.lower in ("in", "near", "next", "under", "above", "between", "behind"):
+            nxt = next((t for t in parse.things if t.start == k + 1), None)
+            if nxt is not None and nxt.role != "activity" and (nxt.role == "region" or token.lower != "in"):
+                break
+        if thing is not None:
+            nouns += 1
+            k = thing.end
+        else:
+            k += 1
+    return min(max(k, start), ends[start])
+
+
+def texts(parse: Parse) -> set[int]:
+    """Attributes of text: what things are labelled, and words, letters or numbers on them. Returns their tokens."""
+    row, used = parse.tokens, set()
+    for number, thing in enumerate(parse.things):
+        if thing.role != "text":
+            continue
+        quoted = any(t.tag == "QUOTE" for t in row[thing.end : thing.end + 3]) or row[thing.end - 1].tag == "QUOTE"
+        nearby = number and any(k == "text_label" for k, _ in parse.things[_holder(parse, number)].attributes)
+        if number and not nearby and (quoted or thing.head != "title"):
+            words = " ".join(t.text for t in row[thing.start : thing.end + 3 if quoted else thing.end])
+            holder = _holder(parse, number)
+            parse.things[holder].attributes.append(("text_label", words))
+        used |= set(range(max(thing.start - 1, 0), thing.end))
+        kept = any(t.tag == "HAVE" or t.lower.startswith("display") for t in row[: thing.start])
+        for k in range(thing.end, thing.end if kept else min(thing.end + 5, len(row) - 1)):
+            if row[k].lower in ("on", "in") and row[k + 1].lower in ("it", "them", "its", "the"):
+                used |= {k}
+    for k, token in enumerate(row):
+        if token.lower in lex.TEXT_VERBS and token.tag in ("VERB", "N", "ADJ") and any(t.tag == "QUOTE" for t in row[k : k + 4]):
+            number = owner(parse, k)
+            if number is not None and not any(kind == "text_label" for kind, _ in parse.things[number].attributes):
+                parse.things[number].attributes.append(("text_label", token.text))
+    return used
+
+
+def _holder(parse: Parse, number: int) -> int:
+    """The thing that a text stands on: the last one before that is no text."""
+    return next((k for k in range(number - 1, -1, -1) if parse.things[k].role not in ("text", "activity")), 0)
+
+
+def predicates(parse: Parse, ends: list[int], used: set[int]) -> set[int]:
+    """Attributes said by a verb: "is white", "colored red", "made of wood", "lying on its side". Returns their tokens."""
+    row, out, k = parse.tokens, set(), 0
+    covered = {j for thing in parse.things for j in range(thing.start, thing.end)}
+    while k < len(row):
+        token = row[k]
+        linked = k and any(t.tag in ("BE", "ADV", "NEG", "CONJ", "VERB", "REL") or t.tag in ("N", "ONE") for t in row[k - 1 : k])
+        if token.tag == "ADJ" and k not in covered and k not in used and linked:
+            number = subject(parse, k, ends)
+            stem, degree = base(token.lower)
+            kind = attribute_kind(token.lower) or ("state" if token.lower.endswith("ed") else "style")
+            up = k + 1 < len(row) and row[k + 1].lower in ("up", "down", "than")
+            if (
+                number is not None
+                and stem not in {"close", "far", "near"} | lex.POSITIONAL
+                and not (up and stem in ("high", "low"))
+            ):
+                parse.things[number].attributes.append((kind, token.lower))
+                if degree or row[k - 1].lower in ("more", "most", "less", "least"):
+                    parse.things[number].degrees.append((stem, degree or "est"))
+        elif (
+            token.lower in ("most", "least", "more", "less")
+            and k not in covered
+            and k + 1 < len(row)
+            and row[k + 1].tag != "PREP"
+        ):
+            number = subject(parse, k, ends)
+            if number is not None and row[k + 1].tag != "ADJ":
+                parse.things[number].degrees.append((row[k + 1].lower, "est"))
+        elif (
+            token.tag == "VERB"
+            and token.lower.endswith(("ed", "ept", "ut"))
+            and k
+            and _well(row, k)
+            and token.lower not in _STILL
+        ):
+            number = subject(parse, k, ends)
+            if number is not None:
+                parse.things[number].attributes.append(("state", token.lower))
+        elif token.lower == "made" and row[k + 1 : k + 2] and row[k + 1].lower in ("of", "from", "out"):
+            number = subject(parse, k, ends)
+            for thing in parse.things:
+                if number is not None and k < thing.start <= k + 3:
+                    kinds = thing.attributes or [("material", thing.head)]
+                    parse.things[number].attributes += [*kinds, ("material", thing.head)][: len(thing.attributes) + 1]
+                    thing.role, thing.attributes = "activity", []
+                    out |= set(range(k, thing.end))
+        elif token.lower in ("lying", "standing") and [t.lower for t in row[k + 1 : k + 3]] in (["on", "its"], ["on", "their"]):
+            number = subject(parse, k, ends)
+            if number is not None:
+                parse.things[number].attributes.append(("state", " ".join(t.text for t in row[k : k + 4])))
+            for thing in parse.things:
+                if k < thing.start <= k + 3:
+                    thing.role = "activity"
+            out |= set(range(k, k + 4))
+        k += 1
+    return out
+
+
+def _well(row: list, k: int) -> bool:
+    """Whether an adverb of manner stands before the participle at ``k``: "neatly put", "well stored"."""
+    before = row[k - 1].lower
+    return before in ("well", "currently", "half", "fully") or (
+        before.endswith("ly") and before not in ("directly", "immediately", "only")
+    )
