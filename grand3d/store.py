@@ -268,6 +268,11 @@ def is_store(path: str | Path) -> bool:
     return (Path(path) / MANIFEST).is_file() and (Path(path) / "samples.arrow").is_file()
 
 
+def is_data(path: str | Path) -> bool:
+    """Whether there is a data folder or a store."""
+    return is_store(path) or (Path(path) / "samples.jsonl").is_file()
+
+
 def open_store(path: str | Path) -> Data:
     """A store's data; checksums are not looked at (``verify``).
 

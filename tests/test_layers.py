@@ -31,6 +31,7 @@ LAYERS = (
     "serial",
     "prompts",
     "convert synth bench grammar decoding store mixture",
+    "audit",
     "figures replies calibration server expressions",
     "tokens layout lora journal weights embeddings launched",
     "kernels",

@@ -10,8 +10,10 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from grand3d import exports
+from grand3d.audit import audit, leaks
 from grand3d.chat import open_scenes
 from grand3d.checks import check_data, check_scenes, check_store, listing
 from grand3d.commands.common import keeping, need_models, refuse_no_samples, say
@@ -23,7 +25,7 @@ from grand3d.prompts import dialogue
 from grand3d.sample import Data, save_data
 from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
-from grand3d.store import is_store, open_data, write_parquet
+from grand3d.store import is_data, is_store, open_data, write_parquet
 
 
 def synth(options: argparse.Namespace) -> None:
@@ -131,13 +133,25 @@ def check(options: argparse.Namespace) -> int:
     if path.suffix in (".yaml", ".yml"):
         if options.all:
             raise GrandError("--all belongs to the check of data; all faults of a configuration are listed without it")
-        print(dump_yaml(load_config(path, options.overrides)), end="")
+        config = load_config(path, options.overrides)
+        print(dump_yaml(config), end="")
+        if config.data.heldout is not None and is_data(config.data.heldout):
+            for source in config.data.train:
+                if is_data(source.path):
+                    _told(
+                        leaks(open_data(source.path, Rejects(True)), open_data(config.data.heldout, Rejects(True))),
+                        "held-out data: ",
+                    )
         return 0
     if options.overrides:
         what = f"check takes one place, and key=value only behind a configuration (.yaml): {shown(options.overrides[0])}"
         raise GrandError(f"{what} stands behind {place(path)}")
     if os.path.isdir(path):
-        print(_size(check_store(path, rejects) if is_store(path) else check_data(path, rejects)))
+        data = check_store(path, rejects) if is_store(path) else check_data(path, rejects)
+        print(_size(data))
+        _told(audit(data), "doubtful: ")
+        if options.against is not None:
+            _told(leaks(open_data(options.against, Rejects(True)), data), f"with {options.against}: ")
     elif path.suffix == ".jsonl":
         print(f"{len(check_scenes(path, rejects))} scenes")
     else:
@@ -146,6 +160,12 @@ def check(options: argparse.Namespace) -> int:
     if rejects.rows:
         print(listing(rejects, options.all))
     return 2 if rejects.rows else 0
+
+
+def _told(notes: dict[str, dict[str, Any]], head: str) -> None:
+    for kind, note in notes.items():
+        print(f"{head}{note['count']} x {kind}")
+        print("".join(f"  {example}\n" for example in note["examples"]), end="")
 
 
 def show(options: argparse.Namespace) -> None:
