@@ -41,8 +41,8 @@ def load_expressions(path: str | Path, task: str | None = None, rejects: Rejects
     """Read the expressions of a source.
 
     Args:
-        path: A data folder or store; ViGiL3D's CSV, whose labels are kept; another CSV, a JSON list (or an object of lists) or JSON lines
-            whose rows have their text under one of TEXT_KEYS; a text file with an expression a line.
+        path: A data folder or store; ViGiL3D's CSV, whose labels are kept; another CSV, a JSON list (or an object of lists) or
+            JSON lines whose rows have their text under one of TEXT_KEYS; a text file with an expression a line.
         task: Of a data folder, only the samples of this task.
 
     Raises:
