@@ -309,6 +309,10 @@ def load_data(
         elif absent:
             known = f"the {len(ids[sample.scene_id])} {answers[sample.scene_id].id_space} ids of scene {shown(sample.scene_id)}"
             faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
+        elif answers[sample.scene_id].frame != scenes[sample.scene_id].frame:
+            frames = f"scenes.jsonl has scene {shown(sample.scene_id)} in the frame {scenes[sample.scene_id].frame!r}"
+            reason = f"{frames}, truth.jsonl in {answers[sample.scene_id].frame!r}, expected the same; convert both alike"
+            faults.append(("frames differ", reason))
         if inspect is not None and sample.scene_id in scenes and sample.scene_id in answers:
             faults += inspect(sample, scenes[sample.scene_id], truth[sample.scene_id] if truth is not None else None)
         for cause, text in faults if all_faults else faults[:1]:

@@ -25,7 +25,7 @@ LAYERS = (
     "oriented sorting",
     "schema",
     "scene config",
-    "relations sample duplicates",
+    "relations sample duplicates frames",
     "programs",
     "placement",
     "serial",
