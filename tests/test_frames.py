@@ -44,7 +44,11 @@ def test_a02_a_box_moved_there_and_back_is_the_box_it_was(
 @settings(max_examples=60, deadline=None)
 @given(places, sides, quaternions, quaternions, places)
 def test_a_moved_box_has_the_moved_corners(
-    centroid: tuple[float, ...], extent: tuple[float, ...], own: tuple[float, ...], turn: tuple[float, ...], shift: tuple[float, ...]
+    centroid: tuple[float, ...],
+    extent: tuple[float, ...],
+    own: tuple[float, ...],
+    turn: tuple[float, ...],
+    shift: tuple[float, ...],
 ) -> None:
     rotation = tuple(row[:3] for row in frames.from_quaternion(own)[:3])
     item = Object("0", "desk", centroid, extent, rotation)

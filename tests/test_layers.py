@@ -25,7 +25,7 @@ LAYERS = (
     "oriented sorting",
     "schema",
     "scene config",
-    "relations sample duplicates frames",
+    "relations sample duplicates frames regions",
     "programs",
     "placement",
     "serial",

@@ -82,12 +82,16 @@ def convert(options: argparse.Namespace) -> None:
         f"grand3d convert {options.source}", description=(module.__doc__ or "").strip().splitlines()[0], allow_abbrev=False
     )
     sub.add_argument("out", help="data folder to write")
+    settings = getattr(module, "SETTINGS", {"task": str})
     for name, parameter in inspect.signature(module.convert).parameters.items():
         if name in module.INPUTS:
             needed = parameter.default is inspect.Parameter.empty
             default = None if needed else parameter.default
-            kind = "TASK" if name == "task" else "FILE"
-            sub.add_argument(f"--{name}", required=needed, default=default, metavar=kind, help=module.INPUTS[name])
+            kind = settings.get(name, str)
+            more = {"choices": kind} if isinstance(kind, tuple) else {"type": kind}
+            metavar = name.upper() if name in settings else "FILE"
+            option = f"--{name.replace('_', '-')}"
+            sub.add_argument(option, required=needed, default=default, metavar=metavar, help=module.INPUTS[name], **more)
     sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))

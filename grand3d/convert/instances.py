@@ -42,7 +42,9 @@ def object_of_bounds(object_id: str, category: str, bounds: ArrayLike, **more: A
     return Object(object_id, category, triple((low + high) / 2), triple(high - low), **more)
 
 
-def object_of_axes(object_id: str, category: str, centroid: ArrayLike, lengths: ArrayLike, axes: ArrayLike, **more: Any) -> Object:
+def object_of_axes(
+    object_id: str, category: str, centroid: ArrayLike, lengths: ArrayLike, axes: ArrayLike, **more: Any
+) -> Object:
     """An object with an oriented box.
 
     Args:
@@ -107,5 +109,6 @@ def whole_numbers(values: Sequence[Any] | NDArray[Any], what: str) -> NDArray[np
         if len(array) and not (np.isfinite(array).all() and (whole == array).all()):
             raise ValueError
     except (ValueError, TypeError, OverflowError):
-        raise GrandError(f"{what} are {shown(values if isinstance(values, list) else '...')}, expected whole numbers", "bad number") from None
+        seen = shown(values) if isinstance(values, list) else "of another kind"
+        raise GrandError(f"{what} are {seen}, expected whole numbers", "bad number") from None
     return whole

@@ -81,7 +81,9 @@ def points_of(path: str | Path, columns: Columns) -> NDArray[np.float64]:
     """
     absent = [axis for axis in "xyz" if axis not in columns]
     if absent:
-        raise GrandError(f"{place(path)}: a vertex has no {absent[0]}, expected x, y, z; it has {shown(sorted(columns))}", "no point")
+        raise GrandError(
+            f"{place(path)}: a vertex has no {absent[0]}, expected x, y, z; it has {shown(sorted(columns))}", "no point"
+        )
     points = np.stack([np.asarray(columns[axis], np.float64) for axis in "xyz"], axis=1)
     wrong = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(wrong):
@@ -200,7 +202,9 @@ def _ascii(path: str | Path, lines: list[bytes], start: int, element: Element) -
                 every[p.name].append(np.asarray(values).astype(p.kind) if p.count else values[0])
         except (ValueError, IndexError, OverflowError):
             expected = f"expected the numbers of {', '.join(p.name for p in element.properties)}"
-            raise GrandError(f"{place(path)}: {element.name} {number} is {shown(line.decode('latin-1'))}, {expected}", "bad number") from None
+            raise GrandError(
+                f"{place(path)}: {element.name} {number} is {shown(line.decode('latin-1'))}, {expected}", "bad number"
+            ) from None
     out: Columns = {}
     for p in element.properties:
         if p.count:

@@ -15,12 +15,12 @@ from grand3d.convert.graphs import refuse_none_left, scannet_id
 from grand3d.convert.instances import boxes_by_instance, category_of, object_of_bounds, whole_numbers
 from grand3d.convert.labels import LabelTable, read_label_table
 from grand3d.convert.ply_file import points_of, read_ply
-from grand3d.convert.scans import ALIGNMENT_HELP, FRAME_HELP, alignment_of, read_alignments, scan_folders
+from grand3d.convert.scans import ALIGNMENT_HELP, FRAME_HELP, FRAMES, alignment_of, frame_name, read_alignments, scan_folders
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, field, read_json
 from grand3d.frames import apply
 from grand3d.sample import Data
-from grand3d.scene import FRAMES, Object, Scene, validate
+from grand3d.scene import Object, Scene, validate
 
 INPUTS = {
     "scans": "folder of a scan, or of such folders: SCAN_vh_clean_2.ply, SCAN_vh_clean_2.0.010000.segs.json, SCAN.aggregation.json, SCAN.txt",
@@ -61,11 +61,11 @@ def convert(
     scenes = {}
     for scan, folder in scan_folders(scans, GROUPS.format("{scan}")):
         try:
-            matrix = alignment_of(scan, folder, matrices, frame)
             points, segments = read_mesh(folder / MESH.format(scan), folder / SEGMENTS.format(scan))
+            matrix = alignment_of(scan, folder, matrices, frame, points)
             groups = read_groups(folder / GROUPS.format(scan), scan)
             objects = _objects(apply(matrix, points), segments, groups, table, f"{place(folder)}: scan {scan}", rejects)
-            scenes[scan] = validate(Scene(scan, tuple(objects), (), "scannet", frame, transform=matrix))
+            scenes[scan] = validate(Scene(scan, tuple(objects), (), "scannet", frame_name(frame), transform=matrix))
         except GrandError as error:
             rejects.add(place(folder), str(error), scan, error.cause)
     refuse_none_left(scans, scenes, rejects)
@@ -152,7 +152,9 @@ def _objects(
             rejects.leave_out(where, f"object {object_id}: {error}", group, error.cause)
             continue
         if int(object_id) not in boxes:
-            rejects.leave_out(where, f"object {object_id}, {label}, has no vertex, so it has no box", group, "object without points")
+            rejects.leave_out(
+                where, f"object {object_id}, {label}, has no vertex, so it has no box", group, "object without points"
+            )
             continue
         item = object_of_bounds(object_id, label, boxes[int(object_id)])
         if table is not None and label not in table.by_label:

@@ -6,14 +6,23 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import read_json, read_text
-from grand3d.frames import IDENTITY, as_matrix
-from grand3d.scene import FRAMES, Matrix
+from grand3d.frames import IDENTITY, UNIT_SCALES, Y_UP, as_matrix, compose, rows_of, scaled
+from grand3d.scene import Matrix
 
-FRAME_HELP = "axis_aligned (default) turns a scan by its matrix; raw keeps the axes of its mesh"
+FRAMES = ("axis_aligned", "raw", "estimate")
+FRAME_HELP = (
+    "axis_aligned (default) turns a scan by its matrix, estimate by the angle that its walls show; raw keeps the axes of its mesh"
+)
+UPS, UP_HELP = ("z", "y"), "which axis points up in the files: z (default) or y"
+UNITS, UNITS_HELP = tuple(UNIT_SCALES), "what the files measure in: m (default), cm or mm"
 ALIGNMENT_HELP = "{scan: 16 numbers of its axis-alignment matrix}, for scans whose .txt lacks the line"
 _SAME = 1e-4
+_CELL = 0.05
 
 
 def scan_folders(path: str | Path, needed: str) -> Iterator[tuple[str, Path]]:
@@ -72,8 +81,15 @@ def alignment_in(path: str | Path) -> Matrix | None:
     return None
 
 
-def alignment_of(scan: str, folder: Path | None, table: Mapping[str, Matrix], frame: str) -> Matrix:
-    """The matrix that turns a scan's mesh into its scene: from its .txt, else from the table; the identity for ``raw``.
+def alignment_of(scan: str, folder: Path | None, table: Mapping[str, Matrix], frame: str, points: ArrayLike) -> Matrix:
+    """The matrix that turns a scan's points into its scene.
+
+    Args:
+        scan: Its name.
+        folder: Where its .txt may lie.
+        table: Matrices by scan, for those whose .txt has none.
+        frame: One of FRAMES: ``raw`` gives the identity, ``estimate`` the turn that ``wall_turn`` finds.
+        points: (n, 3), z up.
 
     Raises:
         GrandError: If the frame is unknown, both matrices are there and differ, or none is: boxes of the two frames lie metres
@@ -81,20 +97,68 @@ def alignment_of(scan: str, folder: Path | None, table: Mapping[str, Matrix], fr
     """
     if frame not in FRAMES:
         raise GrandError(f"frame is {shown(frame)}, expected one of {', '.join(FRAMES)}")
-    if frame == "raw":
-        return IDENTITY
+    if frame != "axis_aligned":
+        return IDENTITY if frame == "raw" else wall_turn(points)
     text = folder / f"{scan}.txt" if folder is not None else None
     own = alignment_in(text) if text is not None and text.exists() else None
     listed = table.get(scan)
     if own is not None and listed is not None:
-        gap = max(abs(x - y) for rows in zip(own, listed, strict=True) for x, y in zip(*rows, strict=True))
+        gap = float(np.abs(np.subtract(own, listed)).max())
         if gap > _SAME:
             reason = f"and the table of alignments differ by {gap:.4g}, expected one matrix; are they of one release?"
             raise GrandError(f"scan {scan}: {place(text or '')} {reason}", "matrices differ")
     matrix = own if own is not None else listed
     if matrix is None:
-        where = f"{place(text)} has no line axisAlignment" if text is not None and text.exists() else f"there is no {scan}.txt"
+        has_text = text is not None and text.exists()
+        where = f"{place(text or '')} has no line axisAlignment" if has_text else f"there is no {scan}.txt"
         reason = f"{where} and the alignment file does not list it" if table else where
-        hint = "expected its axis-alignment matrix; give it as --alignment, or keep the mesh's own axes with --frame raw"
+        hint = "expected its matrix as --alignment; else take --frame estimate, or keep the axes of its mesh with --frame raw"
         raise GrandError(f"scan {scan} is not aligned: {reason}, {hint}", "no alignment")
     return matrix
+
+
+def frame_name(frame: str) -> str:
+    """What ``Scene.frame`` says of a choice among FRAMES."""
+    return "raw" if frame == "raw" else "axis_aligned"
+
+
+def upright(up: str, units: str) -> Matrix:
+    """The matrix from files with another axis up, or in other units, to metres and z up.
+
+    Raises:
+        GrandError: For an unknown axis or unit.
+    """
+    for name, value, known in (("up", up, UPS), ("units", units, UNITS)):
+        if value not in known:
+            raise GrandError(f"{name} is {shown(value)}, expected one of {', '.join(known)}")
+    return compose(Y_UP if up == "y" else IDENTITY, scaled(UNIT_SCALES[units]))
+
+
+def wall_turn(points: ArrayLike, num: int = 20_000) -> Matrix:
+    """The turn about z, within 45 degrees either way, after which walls run along x and y.
+
+    Points of a wall along y share their x, so seen along the right axes the points pile up in few places: of all turns by a
+    quarter of a degree, the one with the largest sum of squared counts in cells of 5 cm, along x and y together.
+
+    Args:
+        points: (n, 3), metres, z up.
+        num: Points that are looked at, evenly taken.
+    """
+    plane = np.asarray(points, np.float64)[:, :2]
+    if not len(plane):
+        return IDENTITY
+    plane = plane[:: max(1, len(plane) // num)]
+    plane = plane - plane.mean(axis=0)
+    reach = float(np.linalg.norm(plane, axis=1).max())
+    cells = int(2 * reach / _CELL) + 1
+
+    def piled(angle: float) -> float:
+        c, s = np.cos(angle), np.sin(angle)
+        x, y = plane[:, 0] * c - plane[:, 1] * s, plane[:, 0] * s + plane[:, 1] * c
+        counts = (np.bincount(((v + reach) / _CELL).astype(np.int64), minlength=cells) for v in (x, y))
+        return sum(float((count.astype(np.float64) ** 2).sum()) for count in counts)
+
+    turns = np.deg2rad(np.arange(-45, 45, 0.25))
+    angle = float(max(turns, key=lambda angle: (piled(angle), -abs(angle))))
+    c, s = np.cos(angle), np.sin(angle)
+    return rows_of([[c, -s, 0, 0], [s, c, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
