@@ -85,7 +85,7 @@ def test_y_up_puts_the_height_last_and_keeps_hands() -> None:
     ],
 )
 def test_as_matrix_refuses_what_does_not_turn_scale_and_shift(value: object) -> None:
-    with pytest.raises(GrandError, match="M is .*expected 16 numbers"):
+    with pytest.raises(GrandError, match=r"M is .*expected 16 numbers"):
         frames.as_matrix(value, "M")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from grand3d.convert.graphs import object_id_of, refuse_none_left
 from grand3d.convert.instances import category_of, object_of_axes, object_of_bounds
-from grand3d.convert.scans import FRAME_HELP, UNITS, UNITS_HELP, UP_HELP, UPS, frame_name, read_alignments, upright
+from grand3d.convert.scans import UNITS, UNITS_HELP, UP_HELP, UPS, frame_name, read_alignments, upright
 from grand3d.convert.tables import read_table
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, field, numbers, read_json, refuse_unfit
@@ -29,7 +29,7 @@ INPUTS = {
     "boxes": "one .csv or .json whose name is the scene's unless rows have a scene_id, or a folder of them",
     "regions": "{scene: [{region_id, name, polygon, object_ids}]}: rooms and other parts of the floor",
     "alignment": "{scene: 16 numbers} of a matrix that turns boxes into the scene's axes, after up and units",
-    "frame": FRAME_HELP.split(", estimate")[0] + "; raw keeps the axes of the file",
+    "frame": "axis_aligned (default), or raw where walls do not run along x and y",
     "up": UP_HELP,
     "units": UNITS_HELP,
     "id_space": "what the numbering of the file is called (default: boxes)",

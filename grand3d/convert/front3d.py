@@ -39,9 +39,9 @@ FLAT = 1e-3
 def convert(
     *, houses: str | Path, models: str | Path | None = None, scene: str = "house", rejects: Rejects | None = None
 ) -> Data:
-    """Read houses into scenes of true objects, ``id_space`` ``front3d``; rooms are their regions, with the outline of their floors.
+    """Read houses into scenes of true objects, ``id_space`` ``front3d``; rooms are regions, with the outline of their floors.
 
-    ``object_id`` is the ``instanceid`` of a piece of furniture, or the name of the mesh of a door or window. y is up in the files;
+    ``object_id`` is the ``instanceid`` of a piece of furniture, or the name of the mesh of a door or window. y is up in files;
     ``Scene.transform`` turns it. The origin of a model is the middle of its underside. Its size is, of what there is:
 
     - ``size``: width, depth and height as placed (in the one piece of the sample houses that is scaled and has both, this is

@@ -35,9 +35,9 @@ from grand3d.sample import Data
 from grand3d.scene import Scene, validate
 
 INPUTS = {
-    "predictions": "folder of SCAN.txt (lines: MASK_FILE CLASS SCORE) or SCAN.npz (pred_masks, pred_scores, pred_classes), one such file,"
-    " or a graph of boxes (.json)",
-    "points": "the points that masks are over: folder of SCAN.ply, SCAN_vh_clean_2.ply or SCAN/SCAN_vh_clean_2.ply, or one .ply",
+    "predictions": "folder of SCAN.txt (lines: MASK_FILE CLASS SCORE) or SCAN.npz (pred_masks, pred_scores, pred_classes),"
+    " one such file, or a graph of boxes (.json)",
+    "points": "the points that masks are over: one .ply, or a folder of SCAN.ply, SCAN_vh_clean_2.ply or SCAN/ with one of them",
     "labels": SPACES_HELP,
     "alignment": ALIGNMENT_HELP,
     "frame": FRAME_HELP,
@@ -66,16 +66,16 @@ def convert(
 ) -> Data:
     """Read detections into scenes of proposals, ``id_space`` ``mask3d``: ``object_id`` counts the detections of the file from 0.
 
-    That number has nothing to do with a true object's: the two meet through the overlap of their boxes. The box of a detection is
-    the axis-aligned one around the points its mask takes, after the alignment. None is merged or capped here; scene texts take the
-    best ``prompt.top_k`` and say how many they left out.
+    That number has nothing to do with a true object's: the two meet through the overlap of their boxes. The box of a detection
+    is the axis-aligned one around the points its mask takes, after the alignment. None is merged or capped here; scene texts
+    take the best ``prompt.top_k`` and say how many they left out.
 
     Counted and left out, never raised: detections below ``min_score``, and those whose mask takes no point. A scan without a
     detection is a scene without objects.
 
     Raises:
-        GrandError: For a file that is missing or broken, with the line; a mask of another length than the points; a class that the
-            numbering of ``labels`` does not have; a scan without alignment. With ``rejects`` such scans are left out instead.
+        GrandError: For a file that is missing or broken, with the line; a mask of another length than the points; a class that
+            the numbering of ``labels`` does not have; a scan without alignment. With ``rejects`` such scans are left out.
     """
     rejects = rejects if rejects is not None else Rejects()
     if not 0 <= min_score <= 1:
@@ -202,31 +202,29 @@ def read_mask(path: Path, num_points: int) -> NDArray[np.bool_]:
         reason = f"{len(words)} values, the scan has {num_points} points, expected one for each"
         raise GrandError(f"{place(path)}: {reason}; is it a mask over another mesh?", "lengths differ")
     try:
-        values = np.array(words, dtype=np.float64) if words else np.zeros(0)
+        values = np.array(words, np.float64)
     except ValueError:
-        wrong = next((k, word) for k, word in enumerate(words) if not _is_number(word))
-        raise GrandError(
-            f"{place(path)}:{wrong[0] + 1}: seen {shown(wrong[1].decode('latin-1'))}, expected 0 or 1", "bad number"
-        ) from None
-    if not np.isfinite(values).all():
-        raise GrandError(
-            f"{place(path)}:{int(np.flatnonzero(~np.isfinite(values))[0]) + 1}: not finite, expected 0 or 1", "bad number"
-        )
+        values = np.array([_number(word) for word in words])
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        seen = shown(words[wrong[0]].decode("latin-1"))
+        raise GrandError(f"{place(path)}: value {wrong[0] + 1} is {seen}, expected 0 or 1", "bad number")
     return values != 0
 
 
-def _is_number(word: bytes) -> bool:
+def _number(word: bytes) -> float:
     try:
-        float(word)
+        return float(word)
     except ValueError:
-        return False
-    return True
+        return float("nan")
 
 
 def _of_arrays(file: Path, num_points: int) -> Iterator[Detection]:
     """Detections of an .npz; masks stand in rows or in columns, whichever has the number of points."""
     arrays = read_arrays(file, ARRAYS)
     masks, scores, kinds = (arrays[name] for name in ARRAYS)
+    if any(array.dtype.kind not in "biuf" for array in (masks, scores, kinds)):
+        raise GrandError(f"{place(file)}: arrays of {masks.dtype}, {scores.dtype}, {kinds.dtype}, expected numbers", "wrong type")
     if scores.ndim != 1 or kinds.shape != scores.shape or masks.ndim != 2:
         shapes = f"masks {masks.shape}, scores {scores.shape}, classes {kinds.shape}"
         raise GrandError(

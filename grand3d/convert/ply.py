@@ -34,8 +34,9 @@ from grand3d.scene import Object, Scene, validate
 
 INPUTS = {
     "points": "one .ply, whose name is the scene's, or a folder of them",
-    "labels": "{number: name} (.json): what instances are called, or with --semantic the classes; also scannet20, scannet200 or a label table",
-    "instance": "property of vertices or faces with the object of each; default: the first of instance, instance_id, objectId, object_id",
+    "labels": "{number: name} (.json), scannet20, scannet200 or a label table: what instances, or with --semantic classes, are"
+    " called",
+    "instance": "property of vertices or faces with the object of each (default: instance, instance_id, objectId or object_id)",
     "semantic": "property of vertices with the class of each; an object has that of most of its points",
     "alignment": ALIGNMENT_HELP,
     "frame": FRAME_HELP,
@@ -65,8 +66,8 @@ def convert(
     Counted and left out, never raised: instances that ``labels`` does not name (without ``semantic``), as 0 often is no object.
 
     Raises:
-        GrandError: For a file that is missing or broken, has no such property, or is not aligned. With ``rejects`` such scenes are
-            left out and collected instead.
+        GrandError: For a file that is missing or broken, has no such property, or is not aligned. With ``rejects`` such scenes
+            are left out and collected instead.
     """
     rejects = rejects if rejects is not None else Rejects()
     names = class_names(labels)

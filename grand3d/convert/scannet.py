@@ -23,7 +23,8 @@ from grand3d.sample import Data
 from grand3d.scene import Object, Scene, validate
 
 INPUTS = {
-    "scans": "folder of a scan, or of such folders: SCAN_vh_clean_2.ply, SCAN_vh_clean_2.0.010000.segs.json, SCAN.aggregation.json, SCAN.txt",
+    "scans": "folder of a scan, or of such folders: SCAN_vh_clean_2.ply, SCAN_vh_clean_2.0.010000.segs.json,"
+    " SCAN.aggregation.json, SCAN.txt",
     "alignment": ALIGNMENT_HELP,
     "labels": "scannetv2-labels.combined.tsv: categories from its column; without it labels stay as annotated",
     "column": "column of the label table: category (default), nyu40class, ...",
@@ -51,15 +52,15 @@ def convert(
     stay as annotated.
 
     Raises:
-        GrandError: For a file that is missing or broken, files of a scan that do not fit together (vertices and segments differ in
-            number, a group names an unknown segment, a segment stands in two groups, an id twice, another scan's name), and a
-            scan without alignment. With ``rejects`` such scans are left out and collected instead.
+        GrandError: For a file that is missing or broken, files of a scan that do not fit together (vertices and segments differ
+            in number, a group names an unknown segment, a segment stands in two groups, an id twice, another scan's name), and
+            a scan without alignment. With ``rejects`` such scans are left out and collected instead.
     """
     rejects = rejects if rejects is not None else Rejects()
     table = read_label_table(labels, column) if labels is not None else None
     matrices = read_alignments(alignment) if alignment is not None else {}
     scenes = {}
-    for scan, folder in scan_folders(scans, GROUPS.format("{scan}")):
+    for scan, folder in scan_folders(scans, GROUPS.format("{scan}"), rejects):
         try:
             points, segments = read_mesh(folder / MESH.format(scan), folder / SEGMENTS.format(scan))
             matrix = alignment_of(scan, folder, matrices, frame, points)

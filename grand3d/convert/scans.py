@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import read_json, read_text
+from grand3d.files import Rejects, read_json, read_text
 from grand3d.frames import IDENTITY, UNIT_SCALES, Y_UP, as_matrix, compose, rows_of, scaled
 from grand3d.scene import Matrix
 
@@ -25,11 +25,12 @@ _SAME = 1e-4
 _CELL = 0.05
 
 
-def scan_folders(path: str | Path, needed: str) -> Iterator[tuple[str, Path]]:
+def scan_folders(path: str | Path, needed: str, rejects: Rejects) -> list[tuple[str, Path]]:
     """(scan, folder) of a scan's folder, or of a folder of such, in the order of their names.
 
     Args:
-        needed: What marks the folder of a scan: a pattern of file names in which ``{scan}`` is the name of the folder.
+        needed: What marks the folder of a scan: a file name in which ``{scan}`` is the name of the folder.
+        rejects: Where folders without that file are noted, all before the first is read: of hidden test scans it is not published.
 
     Raises:
         GrandError: If there is none.
@@ -39,17 +40,19 @@ def scan_folders(path: str | Path, needed: str) -> Iterator[tuple[str, Path]]:
         what = "is a file" if os.path.exists(top) else "no such folder"
         raise GrandError(f"{place(path)}: {what}, expected the folder of a scan, or one of such folders", "no scans")
     name = os.path.basename(os.path.abspath(top))
-    if any(top.glob(needed.format(scan=name))):
-        yield name, top
-        return
-    found = 0
+    if (top / needed.format(scan=name)).is_file():
+        return [(name, top)]
+    found = []
     for folder in sorted(item for item in top.iterdir() if item.is_dir()):
-        if any(folder.glob(needed.format(scan=folder.name))):
-            found += 1
-            yield folder.name, folder
+        if (folder / needed.format(scan=folder.name)).is_file():
+            found.append((folder.name, folder))
+        else:
+            reason = f"has no {needed.format(scan=folder.name)}; a scan whose annotation is not published?"
+            rejects.leave_out(place(folder), reason, None, "folder without annotation")
     if not found:
         wanted = needed.format(scan="SCAN")
         raise GrandError(f"{place(path)}: holds no scan, expected SCAN/{wanted}, or {wanted} in the folder itself", "no scans")
+    return found
 
 
 def read_alignments(path: str | Path) -> dict[str, Matrix]:
