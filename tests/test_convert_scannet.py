@@ -168,7 +168,7 @@ def test_a19_class_numbers_mean_what_the_named_numbering_says(real: Real) -> Non
 
 
 def test_a19_a_number_of_another_numbering_is_refused() -> None:
-    with pytest.raises(GrandError, match="class 1191 is none of the 20 of scannet20, expected .*scannet200 would have it"):
+    with pytest.raises(GrandError, match=r"class 1191 is none of the 20 of scannet20, expected .*scannet200 would have it"):
         labels.class_name(1191, labels.class_names("scannet20"), "scannet20")
     with pytest.raises(GrandError, match="labels is 'nyu', expected scannet20, scannet200"):
         labels.class_names("nyu")

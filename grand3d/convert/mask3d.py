@@ -250,7 +250,7 @@ def read_arrays(file: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         GrandError: If it is no .npz, lacks one of the arrays, or holds Python objects.
     """
     try:
-        with np.load(file, allow_pickle=False) as document:
+        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as document:
             absent = [name for name in names if name not in document]
             if absent:
                 raise GrandError(

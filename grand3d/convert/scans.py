@@ -30,7 +30,7 @@ def scan_folders(path: str | Path, needed: str, rejects: Rejects) -> list[tuple[
 
     Args:
         needed: What marks the folder of a scan: a file name in which ``{scan}`` is the name of the folder.
-        rejects: Where folders without that file are noted, all before the first is read: of hidden test scans it is not published.
+        rejects: Where folders without that file are noted, before the first is read: of hidden test scans it is not published.
 
     Raises:
         GrandError: If there is none.
