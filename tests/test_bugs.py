@@ -182,7 +182,7 @@ def test_i02_broken_lines_are_listed_by_number_and_skipped_only_if_asked(tmp_pat
 
 
 def test_i04_what_a_file_is_is_told_by_its_content(tmp_path: Path) -> None:
-    rows = '[{"category": "desk", "box": [0, 0, 0, 1, 1, 1]}]'.encode()
+    rows = b'[{"category": "desk", "box": [0, 0, 0, 1, 1, 1]}]'
     for name, raw in (("gz.json", gzip.compress(rows)), ("plain.json", rows)):
         (tmp_path / name).write_bytes(raw)
         assert boxes.convert(boxes=tmp_path / name).scenes
