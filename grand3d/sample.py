@@ -77,6 +77,7 @@ class Reply:
         num_dropped: Proposals the token budget left out of the prompt.
         chances: Probability of each answer that was weighed: of each of ``object_ids`` and, last, of none of them; or of yes
             and no. Empty where the answer was written instead.
+        region_ids: ``region_ids[k]`` is the region that ``<region_k>`` meant.
     """
 
     sample_id: str
@@ -86,6 +87,7 @@ class Reply:
     finished: bool = True
     num_dropped: int = 0
     chances: tuple[float, ...] = ()
+    region_ids: tuple[str, ...] = ()
 
 
 def sample_to_dict(sample: Sample) -> dict[str, Any]:
@@ -188,6 +190,8 @@ def reply_to_dict(reply: Reply) -> dict[str, Any]:
         row["num_dropped"] = reply.num_dropped
     if reply.chances:
         row["chances"] = [float(f"{chance:.6g}") for chance in reply.chances]
+    if reply.region_ids:
+        row["region_ids"] = list(reply.region_ids)
     return row
 
 
@@ -216,6 +220,7 @@ def reply_from_dict(row: Any) -> Reply:
         finished=field(row, "finished", bool, where, True),
         num_dropped=num_dropped,
         chances=_chances(field(row, "chances", list, where, []), len(object_ids), where),
+        region_ids=texts(field(row, "region_ids", list, where, []), f"{where}: region_ids"),
     )
 
 

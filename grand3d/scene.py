@@ -145,6 +145,8 @@ def validate(scene: Scene) -> Scene:
         faults.append(("id twice", "a region_id occurs twice"))
     for region in scene.regions:
         where = f"region {shown(region.region_id)}"
+        if region.region_id in seen:
+            faults.append(("id twice", f"{where}: an object has the same id, expected another; texts name both by it"))
         if _bad_id(region.region_id, _MARKS):
             faults.append(("bad id", f"{where}: region_id is {shown(region.region_id)}, expected {_good_id(_MARKS)}"))
         faults += [(cause, f"{where}: {text}") for cause, text in _label_faults("name", region.name)]

@@ -172,7 +172,7 @@ def test_objects_within_a_polygon_become_its_region_s(tmp_path: Path) -> None:
     areas = {"lab": [{"region_id": "r", "name": "office", "polygon": [[0, 0], [4, 0], [4, 4], [0, 4]]}, {"name": "bedroom",
              "polygon": [[5, 5], [9, 5], [9, 9], [5, 9]]}]}  # fmt: skip
     scene = _scene(_json(tmp_path, rows), regions=_json(tmp_path, areas, "areas.json"))
-    assert [item.region_id for item in scene.objects] == ["r", "1", None]
+    assert [item.region_id for item in scene.objects] == ["r", "r1", None]
     assert [(region.name, region.object_ids) for region in scene.regions] == [("office", ("0",)), ("bedroom", ("1",))]
 
 

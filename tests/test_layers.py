@@ -26,7 +26,7 @@ LAYERS = (
     "schema",
     "scene config",
     "relations sample duplicates frames regions",
-    "programs",
+    "programs grandtext",
     "placement",
     "serial",
     "prompts",

@@ -124,7 +124,7 @@ def read_regions(path: str | Path) -> dict[str, list[Region]]:
             polygon = tuple(numbers(corner, 2, f"{where}: a corner of polygon") for corner in corners)
             members = tuple(map(str, field(row, "object_ids", list, where, [])))
             name = category_of(field(row, "name", str, where))
-            out.setdefault(scene_id, []).append(Region(str(row.get("region_id", index)), name, polygon, members))  # type: ignore[arg-type]
+            out.setdefault(scene_id, []).append(Region(str(row.get("region_id", f"r{index}")), name, polygon, members))  # type: ignore[arg-type]
     return out
 
 
