@@ -98,8 +98,9 @@ def move_object(item: Object, matrix: ArrayLike) -> Object:
     centroid = tuple(float(x) for x in apply(matrix, item.centroid))
     sides = scale * np.asarray(item.extent, np.float64)
     order = np.argmax(np.abs(turn), axis=1)  # order[k]: which own axis lies along axis k of the scene
-    along = np.abs(turn[np.arange(3), order])
-    if sorted(order) == [0, 1, 2] and np.sqrt(np.maximum(1 - along**2, 0)).max() <= _PARALLEL:
+    aside = np.abs(turn)
+    aside[np.arange(3), order] = 0
+    if sorted(order) == [0, 1, 2] and aside.max() <= _PARALLEL:
         return replace(item, centroid=centroid, extent=tuple(float(x) for x in sides[order]), rotation=None)
     rotation = tuple(tuple(float(x) for x in row) for row in turn)
     return replace(item, centroid=centroid, extent=tuple(float(x) for x in sides), rotation=rotation)

@@ -65,6 +65,13 @@ def test_a_quarter_turn_keeps_a_box_axis_aligned_and_swaps_its_sides() -> None:
     assert moved.extent == pytest.approx((1, 2, 0.5)) and moved.centroid == pytest.approx((-2, 1, 0.5))
 
 
+def test_two_half_quarter_turns_leave_a_box_axis_aligned() -> None:
+    eighth = frames.from_quaternion((0, 0, math.sin(math.pi / 8), math.cos(math.pi / 8)))
+    once = frames.move_object(Object("0", "bed", (1, 2, 0.5), (2, 1, 0.5)), eighth)
+    twice = frames.move_object(once, eighth)
+    assert once.rotation is not None and twice.rotation is None and twice.extent == pytest.approx((1, 2, 0.5))
+
+
 def test_y_up_puts_the_height_last_and_keeps_hands() -> None:
     assert frames.apply(frames.Y_UP, [1, 2, 3]) == pytest.approx([1, -3, 2])
     moved = frames.move_object(Object("0", "lamp", (0, 1, 0), (0.2, 2.0, 0.4)), frames.Y_UP)

@@ -12,13 +12,13 @@ from test_serial import HOSTILE
 
 from grand3d import markup
 from grand3d.chat import Answer, resolve
-from grand3d.config import PromptConfig
 from grand3d.errors import GrandError
 from grand3d.figures import _text_row
 from grand3d.prompts import dialogue
 from grand3d.repl import answer_to_dict, render
 from grand3d.sample import Data, Reply, Sample, reply_from_dict, reply_to_dict
 from grand3d.scene import Object, Region, Scene
+from grand3d.schema import PromptConfig
 from grand3d.serial import REGION_HEADER, fit_scene, read_scene, swap_boxes, write_scene
 
 WITH_REGIONS = ("table", "scored", "coord")

@@ -30,4 +30,11 @@ CONVERTERS = {
     "boxes": "grand3d.convert.boxes",
     "ply": "grand3d.convert.ply",
     "front3d": "grand3d.convert.front3d",
+    "scannetpp": "grand3d.convert.scannetpp",
+    "rscan": "grand3d.convert.rscan",
+    "arkit": "grand3d.convert.arkit",
+    "multiscan": "grand3d.convert.multiscan",
+    "sceneverse": "grand3d.convert.sceneverse",
+    "embodiedscan": "grand3d.convert.embodiedscan",
+    "structured3d": "grand3d.convert.structured3d",
 }

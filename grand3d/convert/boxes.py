@@ -7,23 +7,23 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from grand3d.convert.areas import move_region, read_regions
 from grand3d.convert.graphs import object_id_of, refuse_none_left
 from grand3d.convert.instances import category_of, object_of_axes, object_of_bounds
 from grand3d.convert.scans import UNITS, UNITS_HELP, UP_HELP, UPS, frame_name, read_alignments, upright
 from grand3d.convert.tables import read_table
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, field, numbers, read_json, refuse_unfit
-from grand3d.frames import apply, compose, move_object
+from grand3d.frames import compose, move_object
 from grand3d.oriented import as_boxes, rotation_zxy
 from grand3d.regions import with_members
 from grand3d.sample import Data
-from grand3d.scene import Object, Region, Scene, validate
+from grand3d.scene import Object, Scene, validate
 
 INPUTS = {
     "boxes": "one .csv or .json whose name is the scene's unless rows have a scene_id, or a folder of them",
@@ -101,39 +101,6 @@ def convert(
             rejects.add(place(boxes), str(error), scene_id, error.cause)
     refuse_none_left(boxes, scenes, rejects)
     return Data(scenes, ())
-
-
-def read_regions(path: str | Path) -> dict[str, list[Region]]:
-    """Regions of scenes, ``{scene: [{region_id, name, polygon, object_ids}]}``; the last two may be absent.
-
-    Raises:
-        GrandError: If the file is something else.
-    """
-    document = read_json(path)
-    if not isinstance(document, dict) or not all(isinstance(rows, list) for rows in document.values()):
-        raise GrandError(
-            f"{place(path)}: holds {shown(document)}, expected {{scene: [{{region_id, name, polygon}}]}}", "wrong type"
-        )
-    out: dict[str, list[Region]] = {}
-    for scene_id, rows in document.items():
-        for index, row in enumerate(rows):
-            where = f"{place(path)}: scene {shown(scene_id)}, region {index}"
-            if not isinstance(row, dict):
-                raise GrandError(f"{where}: expected a JSON object, seen {shown(row)}", "wrong type")
-            corners = field(row, "polygon", list, where, [])
-            polygon = tuple(numbers(corner, 2, f"{where}: a corner of polygon") for corner in corners)
-            members = tuple(map(str, field(row, "object_ids", list, where, [])))
-            name = category_of(field(row, "name", str, where))
-            out.setdefault(scene_id, []).append(Region(str(row.get("region_id", f"r{index}")), name, polygon, members))  # type: ignore[arg-type]
-    return out
-
-
-def move_region(region: Region, matrix: Any) -> Region:
-    """A region in other coordinates. Its corners count as points on the floor of the files: x and y, or with y up x and z."""
-    matrix = np.asarray(matrix, np.float64)
-    flat = [(x, y, 0.0) if abs(matrix[2, 2]) > abs(matrix[2, 1]) else (x, 0.0, y) for x, y in region.polygon]
-    moved = apply(matrix, flat)[:, :2] if flat else ()
-    return replace(region, polygon=tuple((float(x), float(y)) for x, y in moved))
 
 
 def _rows(path: str | Path, rejects: Rejects) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
