@@ -105,6 +105,14 @@ def test_a23_scenes_come_from_the_rows_not_from_a_list_of_scans(real: Real) -> N
     assert len(real("scannet/scannetv2_val.txt").read_text().split()) == 312
 
 
+def test_a24_scans_of_a_room_are_never_parted_between_training_and_validation() -> None:
+    from grand3d.mixture import room_of, split_of
+
+    assert room_of("scene0011_00") == room_of("scene0011_01") == "scene0011" != room_of("scene0012_00")
+    for room in range(300):
+        assert len({split_of(f"scene{room:04d}_{scan:02d}") for scan in range(3)}) == 1
+
+
 @pytest.mark.parametrize(
     ("scene_id", "message"),
     [

@@ -194,3 +194,19 @@ def test_detections_of_a_real_mesh_fall_on_the_true_boxes(tmp_path: Path, real: 
     assert len(read_ply(folder / f"{scan}_vh_clean_2.ply")["vertex"]["x"]) == len(points)
     for item, twin in zip(true.objects, found.objects, strict=True):
         assert replace(twin, object_id=item.object_id, category=item.category, score=None) == item
+
+
+def test_the_command_says_what_was_left_out(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    folder = _write(tmp_path / "out", f"pred_mask/{SCAN}_0.txt 5 0.9\npred_mask/{SCAN}_1.txt 2 0.1\n")
+    files = ("--predictions", folder, "--points", _points(tmp_path / "scans"))
+    code, _, err = run("convert", "mask3d", tmp_path / "data", *files, "--frame", "raw", "--min-score", "0.5")
+    assert code == 0 and "1 scenes, 0 samples" in err and "rejected: 1 x score below min_score" in err
+    assert (tmp_path / "data.rejected.jsonl").exists()
+    for wrong in (["--min-score", "half"], ["--min-score", "2"], ["--frame", "tilted"], ["--up", "w"], []):
+        code, _, err = run("convert", "mask3d", tmp_path / "other", *files, *wrong)
+        assert code == 2 and "expected" in err and not (tmp_path / "other").exists()
+
+
+def test_a_graph_of_boxes_takes_no_points(real: Callable[[str], Path]) -> None:
+    with pytest.raises(GrandError, match="a graph of boxes is taken as it is, expected no points"):
+        mask3d.convert(predictions=real("mask3d/scannet_val_proposals.json"), units="cm")

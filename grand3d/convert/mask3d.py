@@ -81,6 +81,9 @@ def convert(
     if not 0 <= min_score <= 1:
         raise GrandError(f"min_score is {min_score}, expected 0 to 1")
     if Path(predictions).suffix == ".json":
+        if points is not None or alignment is not None or (frame, up, units) != ("axis_aligned", "z", "m"):
+            reason = "a graph of boxes is taken as it is, expected no points, alignment, frame, up or units beside it"
+            raise GrandError(f"{place(predictions)}: {reason}; convert boxes turns boxes")
         return Data(_best(read_graphs(predictions, "mask3d", rejects=rejects), min_score, predictions, rejects), ())
     if points is None:
         raise GrandError(f"{place(predictions)}: masks need the points they are over, expected --points")
