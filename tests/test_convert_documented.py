@@ -110,9 +110,9 @@ def _infos(**changed: Any) -> dict[str, Any]:
 
 
 def test_embodiedscan_boxes_and_regions(tmp_path: Path) -> None:
-    areas = {"scannet/scene0191_00": [{"region_id": "r0", "name": "resting region", "polygon": [[0, 0], [3, 0], [3, 3], [0, 3]]}]}
+    areas = {"scene0191_00": [{"region_id": "r0", "name": "resting region", "polygon": [[0, 0], [3, 0], [3, 3], [0, 3]]}]}
     path = _write(tmp_path / "infos.json", _infos())
-    scene = embodiedscan.convert(infos=path, regions=_write(tmp_path / "r.json", areas)).scenes["scannet/scene0191_00"]
+    scene = embodiedscan.convert(infos=path, regions=_write(tmp_path / "r.json", areas)).scenes["scene0191_00"]
     assert [(item.object_id, item.category, item.region_id) for item in scene.objects] == [
         ("12", "chair", "r0"),
         ("1", "bed", None),

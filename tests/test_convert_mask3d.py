@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scans import POINTS, ply_bytes, write_scan, xyz
 
 from grand3d.convert import mask3d
@@ -210,3 +212,17 @@ def test_the_command_says_what_was_left_out(tmp_path: Path, run: Callable[..., t
 def test_a_graph_of_boxes_takes_no_points(real: Callable[[str], Path]) -> None:
     with pytest.raises(GrandError, match="a graph of boxes is taken as it is, expected no points"):
         mask3d.convert(predictions=real("mask3d/scannet_val_proposals.json"), units="cm")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.booleans(), max_size=20), st.sampled_from(["\n", "\r\n", " ", "\n\n"]), st.sampled_from(["", "\n"]), st.booleans()
+)
+def test_masks_read_alike_however_they_are_written(
+    tmp_path_factory: pytest.TempPathFactory, mask: list[bool], gap: str, end: str, as_float: bool
+) -> None:
+    path = tmp_path_factory.mktemp("m") / "mask.txt"
+    path.write_bytes((gap.join(f"{int(value)}{'.0' if as_float else ''}" for value in mask) + end).encode())
+    assert mask3d.read_mask(path, len(mask)).tolist() == mask
+    with pytest.raises(GrandError, match=f"{len(mask)} values, the scan has {len(mask) + 1} points, expected"):
+        mask3d.read_mask(path, len(mask) + 1)

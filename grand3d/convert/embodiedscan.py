@@ -19,15 +19,16 @@ from grand3d.scene import Object, Region, Scene, validate
 
 INPUTS = {
     "infos": "embodiedscan_infos_*.json: the published .pkl saved as JSON (docs/formats.md), {metainfo: {categories}, data_list}",
-    "regions": "{sample_idx: [{region_id, name, polygon, object_ids}]}, in the aligned axes",
+    "regions": "{scene: [{region_id, name, polygon, object_ids}]}, in the aligned axes",
 }
 
 
 def convert(*, infos: str | Path, regions: str | Path | None = None, rejects: Rejects | None = None) -> Data:
     """Read scenes, ``id_space`` ``embodiedscan``: ``object_id`` is the ``bbox_id`` (its place in the list where it has none).
 
-    ``scene_id`` is ``sample_idx``, such as ``scannet/scene0191_00``. Boxes are in the aligned axes; ``Scene.transform`` is
-    ``axis_align_matrix``. The published files are Python pickles, which are programs and are not loaded here.
+    ``scene_id`` is ``sample_idx`` without the data set in front: ``scene0191_00`` of ``scannet/scene0191_00``. Boxes are in the
+    aligned axes; ``Scene.transform`` is ``axis_align_matrix``. The published files are Python pickles, which are programs and
+    are not loaded here.
 
     Raises:
         GrandError: For a broken file. With ``rejects`` broken scenes are left out; boxes that are broken, or of an unknown
@@ -59,7 +60,7 @@ def convert(*, infos: str | Path, regions: str | Path | None = None, rejects: Re
 def _scene(row: Any, names: Mapping[Any, str], areas: Mapping[str, list[Region]], where: str, rejects: Rejects) -> Scene:
     if not isinstance(row, dict):
         raise GrandError(f"expected a JSON object, seen {shown(row)}", "wrong type")
-    scene_id = field(row, "sample_idx", str, "")
+    scene_id = field(row, "sample_idx", str, "").partition("/")[2] or row["sample_idx"]
     matrix = as_matrix(row["axis_align_matrix"], "axis_align_matrix") if row.get("axis_align_matrix") is not None else None
     objects: list[Object] = []
     for number, item in enumerate(field(row, "instances", list, "")):

@@ -200,7 +200,12 @@ def read_mask(path: Path, num_points: int) -> NDArray[np.bool_]:
     Raises:
         GrandError: If the file is missing, holds something else, or another number of lines than there are points.
     """
-    words = read_bytes(path).split()
+    raw = read_bytes(path)
+    letters = np.frombuffer(raw, np.uint8)
+    marks, breaks = letters[::2], letters[1::2]
+    if len(marks) == num_points and (breaks == ord("\n")).all() and ((marks == ord("0")) | (marks == ord("1"))).all():
+        return marks == ord("1")  # as nearly all are written; a hundred times as fast as what follows
+    words = raw.split()
     if len(words) != num_points:
         reason = f"{len(words)} values, the scan has {num_points} points, expected one for each"
         raise GrandError(f"{place(path)}: {reason}; is it a mask over another mesh?", "lengths differ")
