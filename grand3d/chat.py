@@ -17,7 +17,7 @@ from grand3d.files import read_text
 from grand3d.grammar import reply_grammar
 from grand3d.jsons import decode
 from grand3d.prompts import Turn, chat_dialogue, reference_question
-from grand3d.scene import Object, Scene, load_scenes
+from grand3d.scene import Object, Region, Scene, load_scenes
 from grand3d.schema import PromptConfig
 from grand3d.serial import SceneText, fit_scene
 
@@ -33,10 +33,11 @@ class Mention:
     """A phrase of a reply with the real objects it names.
 
     Attributes:
-        unknown: Ids that no object of the prompt bears.
+        unknown: Ids that no object and no region of the prompt bears.
         is_answer: Whether it stands in the answer block.
         start: Where it begins in the reply.
         end: Behind its id list.
+        regions: Named in the list, such as rooms.
     """
 
     phrase: str
@@ -45,6 +46,7 @@ class Mention:
     is_answer: bool
     start: int
     end: int
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ class Conversation:
         tokens, sampling = self.decoding.max_new_tokens, self.decoding.sampling
         grammars = None
         if self.decoding.constrained:
-            grammars = [reply_grammar(kind, [f"obj_{k}" for k in range(len(self.scene_text.object_ids))], self.prompt.grounding)]
+            ids = [f"obj_{k}" for k in range(len(self.scene_text.object_ids))]
+            ids += [f"region_{k}" for k in range(len(self.scene_text.region_ids)) if kind != "reference"]
+            grammars = [reply_grammar(kind, ids, self.prompt.grounding)]
         ((_, text, finished),) = generate(
             self.model, self.tokenizer, [encoded], tokens, 1, sampling, on_token, self._memory, grammars
         )
@@ -168,18 +172,21 @@ class Conversation:
 
 
 def resolve(text: str, scene: Scene, scene_text: SceneText) -> tuple[Mention, ...]:
-    """The phrases of a reply, in reading order, with the real objects that its ``<obj_k>`` mean. Never raises."""
+    """The phrases of a reply, in reading order, with what its ``<obj_k>`` and ``<region_k>`` mean. Never raises."""
     parsed = markup.parse(text, lenient=True)
     objects = {f"obj_{k}": scene[object_id] for k, object_id in enumerate(scene_text.object_ids)}
+    listed = {region.region_id: region for region in scene.regions}
+    regions = {f"region_{k}": listed[region_id] for k, region_id in enumerate(scene_text.region_ids)}
     answer = {span.start for span in parsed.answer or ()}
     return tuple(
         Mention(
             phrase=span.phrase,
             objects=tuple(objects[i] for i in span.ids if i in objects),
-            unknown=tuple(i for i in span.ids if i not in objects),
+            unknown=tuple(i for i in span.ids if i not in objects and i not in regions),
             is_answer=span.start in answer,
             start=span.start,
             end=span.end,
+            regions=tuple(regions[i] for i in span.ids if i in regions),
         )
         for span in parsed.spans
     )

@@ -129,7 +129,7 @@ def _true_count(sample: Sample) -> int:
 def _text_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
     parsed = 0
     for reply in replies:
-        known = {f"obj_{k}" for k in range(len(reply.object_ids))}
+        known = {f"obj_{k}" for k in range(len(reply.object_ids))} | {f"region_{k}" for k in range(len(reply.region_ids))}
         parsed += bool(reply.text.strip()) and not markup.check(markup.parse(reply.text), known)
     return {"n": len(replies) if missing == "skip" else len(data.samples)}, parsed, [], {}
 

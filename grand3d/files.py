@@ -125,7 +125,11 @@ class Rejects:
         cause = cause or reason.split(":")[0]
         if not self.skip_bad:
             raise GrandError(f"{where}: {reason}", cause)
-        self.rows.append({"where": where, "cause": cause, "reason": reason, "row": row})
+        self.leave_out(where, reason, row, cause)
+
+    def leave_out(self, where: str, reason: str, row: Any = None, cause: str = "") -> None:
+        """Note what a rule of its source leaves out, or what cannot be known; no fault, so it never raises."""
+        self.rows.append({"where": where, "cause": cause or reason.split(":")[0], "reason": reason, "row": row})
 
     def counts(self) -> dict[str, int]:
         """Refused rows by cause, most frequent first."""

@@ -98,8 +98,9 @@ def _read_system(path: str) -> str:
 
 
 def prompt_ids(scene_text: SceneText) -> dict[str, str]:
-    """``{object id: obj_k}``; a merged duplicate has the ``obj_k`` of the object that stands for it."""
-    mapping = {item: f"obj_{k}" for k, item in enumerate(scene_text.object_ids)}
+    """``{object id: obj_k}`` and ``{region id: region_k}``; a merged duplicate has the ``obj_k`` of what stands for it."""
+    mapping = {item: f"region_{k}" for k, item in enumerate(scene_text.region_ids)}
+    mapping.update((item, f"obj_{k}") for k, item in enumerate(scene_text.object_ids))
     mapping.update((item, mapping[kept]) for item, kept in scene_text.same.items() if kept in mapping)
     return mapping
 
@@ -145,9 +146,10 @@ def _known(ids: Sequence[str], mapping: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted({mapping[item] for item in ids if item in mapping}, key=_number))
 
 
-def _number(prompt_id: str) -> int:
+def _number(prompt_id: str) -> tuple[str, int]:
     """Ids of a list stand in the order of the scene text: one way to write a set is learnt, the one that grammars allow."""
-    return int(prompt_id.removeprefix("obj_"))
+    kind, _, number = prompt_id.rpartition("_")
+    return kind, int(number)  # objects before regions, as it happens by the alphabet too
 
 
 def _target_label(sample: Sample, scene_text: SceneText, targets: Sequence[str]) -> str:

@@ -250,6 +250,8 @@ def render(answer: Answer) -> str:
     objects = {item.object_id: item for mention in answer.mentions for item in mention.objects}
     unknown = dict.fromkeys(i for mention in answer.mentions for i in mention.unknown)
     lines += map(_object_line, objects.values())
+    regions = {region.region_id: region for mention in answer.mentions for region in mention.regions}
+    lines += (f"  [{name}] {region.name}: region with {len(region.object_ids)} objects" for name, region in regions.items())
     lines += [f"  [{name}] is not in the scene" for name in unknown]
     return "\n".join(lines)
 
@@ -272,6 +274,7 @@ def answer_to_dict(answer: Answer, line: str, scene_id: str) -> dict[str, Any]:
                     }
                     for item in mention.objects
                 ],
+                "regions": [{"region_id": region.region_id, "name": region.name} for region in mention.regions],
                 "unknown": list(mention.unknown),
                 "is_answer": mention.is_answer,
             }
@@ -282,7 +285,8 @@ def answer_to_dict(answer: Answer, line: str, scene_id: str) -> dict[str, Any]:
 
 
 def _named(mention: Mention) -> str:
-    ids = [item.object_id for item in mention.objects] + [f"{name}?" for name in mention.unknown]
+    ids = [item.object_id for item in mention.objects] + [region.region_id for region in mention.regions]
+    ids += [f"{name}?" for name in mention.unknown]
     return f"{mention.phrase} [{', '.join(ids) or 'none'}]".strip()
 
 

@@ -77,6 +77,7 @@ class Reply:
         num_dropped: Proposals the token budget left out of the prompt.
         chances: Probability of each answer that was weighed: of each of ``object_ids`` and, last, of none of them; or of yes
             and no. Empty where the answer was written instead.
+        region_ids: ``region_ids[k]`` is the region that ``<region_k>`` meant.
     """
 
     sample_id: str
@@ -86,6 +87,7 @@ class Reply:
     finished: bool = True
     num_dropped: int = 0
     chances: tuple[float, ...] = ()
+    region_ids: tuple[str, ...] = ()
 
 
 def sample_to_dict(sample: Sample) -> dict[str, Any]:
@@ -188,6 +190,8 @@ def reply_to_dict(reply: Reply) -> dict[str, Any]:
         row["num_dropped"] = reply.num_dropped
     if reply.chances:
         row["chances"] = [float(f"{chance:.6g}") for chance in reply.chances]
+    if reply.region_ids:
+        row["region_ids"] = list(reply.region_ids)
     return row
 
 
@@ -216,6 +220,7 @@ def reply_from_dict(row: Any) -> Reply:
         finished=field(row, "finished", bool, where, True),
         num_dropped=num_dropped,
         chances=_chances(field(row, "chances", list, where, []), len(object_ids), where),
+        region_ids=texts(field(row, "region_ids", list, where, []), f"{where}: region_ids"),
     )
 
 
@@ -309,6 +314,10 @@ def load_data(
         elif absent:
             known = f"the {len(ids[sample.scene_id])} {answers[sample.scene_id].id_space} ids of scene {shown(sample.scene_id)}"
             faults.append(("unknown target", f"unknown target: {absent[:3]} not among {known}"))
+        elif answers[sample.scene_id].frame != scenes[sample.scene_id].frame:
+            frames = f"scenes.jsonl has scene {shown(sample.scene_id)} in the frame {scenes[sample.scene_id].frame!r}"
+            reason = f"{frames}, truth.jsonl in {answers[sample.scene_id].frame!r}, expected the same; convert both alike"
+            faults.append(("frames differ", reason))
         if inspect is not None and sample.scene_id in scenes and sample.scene_id in answers:
             faults += inspect(sample, scenes[sample.scene_id], truth[sample.scene_id] if truth is not None else None)
         for cause, text in faults if all_faults else faults[:1]:

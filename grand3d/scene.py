@@ -1,6 +1,6 @@
 """Objects, regions and scenes: what a room is before it becomes text.
 
-Frame: metres, z up, axis-aligned, right-handed. See docs/conventions.md.
+Frame: metres, z up, right-handed, axis-aligned unless the scene says ``raw``. See docs/conventions.md.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from grand3d.files import (
 )
 
 Triple = tuple[float, float, float]
+Matrix = tuple[tuple[float, float, float, float], ...]
+"""Four rows of a homogeneous matrix that acts on column vectors."""
 
 FRAMES = ("axis_aligned", "raw")
-UPS = ("z", "y")
-UNITS = ("m", "cm", "mm")
+"""Walls along x and y as well as the source could make them; or the axes of the source's own mesh, kept as they are."""
+UPS = ("z",)
+UNITS = ("m",)
 
 MAX_LABEL = 200
 """Characters of a category or region name; a longer one is no name but a field gone astray."""
@@ -84,6 +87,9 @@ class Scene:
     Attributes:
         id_space: Whose numbering ``object_id`` follows: ``scannet``, ``scanrefer_rank``, ``mask3d``, ``synthetic``, ...
             Ids of different spaces are never compared; boxes are.
+        frame: One of FRAMES. Boxes of different frames are never compared.
+        transform: From the coordinates of the source's files to those of the scene: a turn, a uniform scale and a shift
+            (``frames.inverse`` is the way back). None where source and scene have the same coordinates, or it is not known.
     """
 
     scene_id: str
@@ -93,6 +99,7 @@ class Scene:
     frame: str = "axis_aligned"
     up: str = "z"
     units: str = "m"
+    transform: Matrix | None = None
 
     def __getitem__(self, object_id: str) -> Object:
         for item in self.objects:
@@ -114,14 +121,14 @@ def validate(scene: Scene) -> Scene:
             regions with unknown members.
     """
     faults: list[tuple[str, str]] = []  # (cause, message)
-    for name, value, known in (
-        ("frame", scene.frame, FRAMES[0]),
-        ("up", scene.up, UPS[0]),
-        ("units", scene.units, UNITS[0]),
-    ):
-        if value != known:
-            text = f"{name} is {shown(value)}, expected {known!r}; convert the scene first (docs/conventions.md)"
+    for name, value, known in (("frame", scene.frame, FRAMES), ("up", scene.up, UPS), ("units", scene.units, UNITS)):
+        if value not in known:
+            expected = " or ".join(map(repr, known))
+            text = f"{name} is {shown(value)}, expected {expected}; convert the scene first (docs/conventions.md)"
             faults.append((f"foreign {name}", text))
+    if scene.transform is not None and not is_similarity(scene.transform):
+        expected = "expected 4 rows of 4 numbers: a turn times a scale above 0, a shift, and last 0 0 0 1"
+        faults.append(("bad transform", f"transform is {shown(scene.transform)}, {expected}"))
     if _bad_id(scene.scene_id, ""):
         faults.append(("bad id", f"scene_id is {shown(scene.scene_id)}, expected {_good_id()}"))
     seen: set[str] = set()
@@ -138,6 +145,8 @@ def validate(scene: Scene) -> Scene:
         faults.append(("id twice", "a region_id occurs twice"))
     for region in scene.regions:
         where = f"region {shown(region.region_id)}"
+        if region.region_id in seen:
+            faults.append(("id twice", f"{where}: an object has the same id, expected another; texts name both by it"))
         if _bad_id(region.region_id, _MARKS):
             faults.append(("bad id", f"{where}: region_id is {shown(region.region_id)}, expected {_good_id(_MARKS)}"))
         faults += [(cause, f"{where}: {text}") for cause, text in _label_faults("name", region.name)]
@@ -190,14 +199,30 @@ def _object_faults(item: Object) -> Iterator[tuple[str, str]]:
 
 
 def _is_rotation(rows: Any) -> bool:
-    if not isinstance(rows, tuple | list) or len(rows) != 3:
+    if not _has_shape(rows, 3):
         return False
-    if not all(isinstance(r, tuple | list) and len(r) == 3 and all(map(is_number, r)) for r in rows):
+    dots = [sum(x * y for x, y in zip(u, v, strict=True)) - float(i == j) for i, u in enumerate(rows) for j, v in enumerate(rows)]
+    return max(map(abs, dots)) < 1e-3 and _determinant(rows) > 0
+
+
+def is_similarity(rows: Any) -> bool:
+    """Whether 4 rows of 4 numbers turn, scale alike in all directions and shift, and do not mirror."""
+    if not _has_shape(rows, 4) or any(abs(x - y) > 1e-9 for x, y in zip(rows[3], (0, 0, 0, 1), strict=True)):
         return False
+    turn = [row[:3] for row in rows[:3]]
+    scale = _determinant(turn) ** (1 / 3) if _determinant(turn) > 0 else 0.0
+    return scale > 0 and _is_rotation([[x / scale for x in row] for row in turn])
+
+
+def _has_shape(rows: Any, size: int) -> bool:
+    if not isinstance(rows, tuple | list) or len(rows) != size:
+        return False
+    return all(isinstance(row, tuple | list) and len(row) == size and all(map(is_number, row)) for row in rows)
+
+
+def _determinant(rows: Any) -> float:
     a, b, c = rows
-    dots = [sum(x * y for x, y in zip(u, v, strict=True)) - float(u is v) for u in rows for v in rows]
-    determinant = sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
-    return max(map(abs, dots)) < 1e-3 and determinant > 0
+    return sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
 
 
 def scene_to_dict(scene: Scene) -> dict[str, Any]:
@@ -226,6 +251,8 @@ def scene_to_dict(scene: Scene) -> dict[str, Any]:
         "units": scene.units,
         "objects": objects,
     }
+    if scene.transform is not None:
+        out["transform"] = [list(row) for row in scene.transform]
     if scene.regions:
         out["regions"] = [
             {"region_id": r.region_id, "name": r.name, "polygon": [list(p) for p in r.polygon], "object_ids": list(r.object_ids)}
@@ -244,7 +271,7 @@ def scene_from_dict(row: Any) -> Scene:
         raise GrandError(f"a scene is a JSON object, this is {shown(row)}", "wrong type")
     scene_id = field(row, "scene_id", str, "scene")
     where = f"scene {shown(scene_id)}"
-    refuse_unknown(row, ("scene_id", "objects", "regions", "id_space", "frame", "up", "units"), where)
+    refuse_unknown(row, [f.name for f in fields(Scene)], where)
     objects = [
         _object_from_dict(entry, f"{where}, object number {index}")
         for index, entry in enumerate(field(row, "objects", list, where))
@@ -253,6 +280,7 @@ def scene_from_dict(row: Any) -> Scene:
         _region_from_dict(entry, f"{where}, region number {index}")
         for index, entry in enumerate(field(row, "regions", list, where, []))
     ]
+    transform = field(row, "transform", list, where, None)
     scene = Scene(
         scene_id,
         tuple(objects),
@@ -261,6 +289,7 @@ def scene_from_dict(row: Any) -> Scene:
         frame=field(row, "frame", str, where, "axis_aligned"),
         up=field(row, "up", str, where, "z"),
         units=field(row, "units", str, where, "m"),
+        transform=None if transform is None else tuple(numbers(r, 4, f"{where}: a row of transform") for r in transform),  # type: ignore[misc]
     )
     refuse_unfit(row, where)
     return validate(scene)

@@ -3,7 +3,10 @@
 ``table``: one line an object, whole centimetres, objects with the same box merged.
 ``scored``: the same with the score of each proposal, in percent.
 ``coord``: the same objects with one token a number and one an id, which a base must learn (``added_tokens``).
-``grand``: the scene text of 3D-GRAND's own prompts, byte for byte.
+``grand``: the scene text of 3D-GRAND's own prompts, byte for byte, which knows no regions.
+
+Where a scene has regions, such as the rooms of a house, the other forms end with a line for each: its name and id, and the ids of
+the objects in it that are shown.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from grand3d.duplicates import centimetres, merge_duplicates, scene_extent
+from grand3d.duplicates import centimetres, merge_duplicates
 from grand3d.errors import GrandError
-from grand3d.scene import Object, Scene, Triple, confidence
+from grand3d.grandtext import read_grand, write_grand
+from grand3d.scene import Object, Region, Scene, confidence
 
 FORMS = ("table", "scored", "coord", "grand")
 MERGING = ("table", "scored", "coord")
@@ -27,8 +31,8 @@ LOWEST, HIGHEST = -256, 511  # what a number of ``coord`` may be, in steps
 COORD_STEP = 3  # cm; the numbers then reach from -7.7 m to 15.3 m
 TABLE_HEADER = "label and id: center x y z, size x y z in cm"
 SCORED_HEADER = f"{TABLE_HEADER}; score in %"
+REGION_HEADER = "region and id: ids in it"
 
-_GRAND_START, _GRAND_END = "%%%% Object-centric context:", "%%%%"
 # A word: letters, then digits and marks inside; "_12" is not plain, lest a label look like an id.
 _WORD = r"[^\W\d_](?:[^\W_]|['&.\-]|_(?=[^\W\d_]))*"
 _MARKUP = {c: f"\\u{ord(c):04x}" for c in "<>[]"}
@@ -36,14 +40,9 @@ _PLAIN_LABEL = re.compile(rf"{_WORD}(?:(?: & |[ /]){_WORD})*")
 _TABLE_LINE = re.compile(
     r" (.*[^0-9])([0-9]+) (-?[0-9]{1,9}) (-?[0-9]{1,9}) (-?[0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})(?:; ([0-9]{1,3}))?"
 )
+_REGION_LINE = re.compile(r" (.*[^0-9])([0-9]+):((?: [0-9]{1,9})*)")
 _COORD_HEADER = re.compile(r"steps of ([0-9]{1,9}) cm from (-?[0-9]{1,12}) (-?[0-9]{1,12}) (-?[0-9]{1,12})\n")
 _COORD_ITEM = re.compile(rf" ([^<>]+)<obj_([0-9]+)>{'<c_(-?[0-9]{1,3})>' * 6}")
-_GRAND_ID = re.compile(r" <obj_([0-9]+)>: \{")
-_GRAND_KEY = re.compile(r"(?:, )?'(category|description|centroid|extent)': ")
-_GRAND_NUMBERS = re.compile(r"\[(-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2}), (-?[0-9]{1,9}\.[0-9]{2})\]")
-_LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"")
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class SceneText:
         same: Id of a merged duplicate -> id of the object that stands for it.
         num_dropped: Objects of the scene that the text does not show.
         labels: ``labels[k]`` is the category of ``object_ids[k]``, without those of its merged duplicates.
+        region_ids: ``region_ids[k]`` is the region that ``region_k`` means; empty where the text shows none.
     """
 
     text: str
@@ -63,6 +63,7 @@ class SceneText:
     same: Mapping[str, str] = field(default_factory=dict)
     num_dropped: int = 0
     labels: tuple[str, ...] = ()
+    region_ids: tuple[str, ...] = ()
 
 
 def _form(form: str) -> None:
@@ -82,18 +83,38 @@ def write_scene(scene: Scene, form: str = "table") -> SceneText:
     shown, same = merge_duplicates(scene) if form in MERGING else (scene, {})
     own = {item.object_id: item.category for item in scene.objects}
     labels = tuple(own[item.object_id] for item in shown.objects)
-    return SceneText(_text(shown.objects, form), shown.object_ids, same, labels=labels)
+    regions = _regions(scene, shown.objects, same)
+    return SceneText(_text(shown.objects, form, regions), shown.object_ids, same, labels=labels, region_ids=_ids(scene, form))
 
 
-def _text(objects: Collection[Object], form: str) -> str:
+def _ids(scene: Scene, form: str) -> tuple[str, ...]:
+    return () if form == "grand" else tuple(region.region_id for region in scene.regions)
+
+
+def _regions(scene: Scene, objects: Collection[Object], same: Mapping[str, str]) -> list[tuple[str, list[int]]]:
+    """The name of each region and the places, among the objects shown, of those in it."""
+    places = {item.object_id: k for k, item in enumerate(objects)}
+    own = [(item.region_id, item.object_id) for item in scene.objects if item.region_id is not None]
+    out = []
+    for region in scene.regions:
+        members = {*region.object_ids, *(item for region_id, item in own if region_id == region.region_id)}
+        kept = {places[same.get(item, item)] for item in members if same.get(item, item) in places}
+        out.append((region.name, sorted(kept)))
+    return out
+
+
+def _text(objects: Collection[Object], form: str, regions: Collection[tuple[str, list[int]]] = ()) -> str:
     if form == "table":
-        return "\n".join([TABLE_HEADER, *(_table_line(k, item) for k, item in enumerate(objects))])
-    if form == "scored":
+        text = "\n".join([TABLE_HEADER, *(_table_line(k, item) for k, item in enumerate(objects))])
+    elif form == "scored":
         lines = (f"{_table_line(k, item)}; {round(100 * confidence(item))}" for k, item in enumerate(objects))
-        return "\n".join([SCORED_HEADER, *lines])
-    if form == "coord":
-        return _coord_text(objects)
-    return _GRAND_START + "".join(_grand_item(k, item) for k, item in enumerate(objects)) + _GRAND_END
+        text = "\n".join([SCORED_HEADER, *lines])
+    elif form == "coord":
+        text = _coord_text(objects)
+    else:
+        return write_grand(objects)
+    lines = (f" {_label(name)}{k}:{''.join(f' {place}' for place in places)}" for k, (name, places) in enumerate(regions))
+    return "\n".join([text, REGION_HEADER, *lines]) if regions else text
 
 
 def _table_line(k: int, item: Object) -> str:
@@ -156,25 +177,31 @@ def _label(label: str) -> str:
     return "".join(c if c.isprintable() and c not in _MARKUP else _MARKUP.get(c) or json.dumps(c)[1:-1] for c in quoted)
 
 
-def _grand_item(k: int, item: Object) -> str:
-    row = {"category": item.category}
-    if item.description is not None:
-        row["description"] = item.description
-    row["centroid"] = "[" + ", ".join(f"{value:.2f}" for value in item.centroid) + "]"
-    row["extent"] = "[" + ", ".join(f"{value:.2f}" for value in scene_extent(item)) + "]"
-    return f" <obj_{k}>: {row!r};"
-
-
 def read_scene(text: str, form: str = "table") -> Scene:
-    """Read a scene text back: ids are ``obj_k``, sides and places are rounded to the centimetre (``coord``: to its step).
+    """Read a scene text back: ids are ``obj_k`` and ``region_k``, sides and places rounded to the centimetre or coord's step.
 
     Raises:
         GrandError: If the text is not of the form, with line or position.
     """
     _form(form)
-    readers = {"table": _read_table, "scored": partial(_read_table, scored=True), "coord": _read_coord, "grand": _read_grand}
-    objects = readers[form](text)
-    return Scene("prompt", tuple(objects), id_space="prompt")
+    readers = {"table": _read_table, "scored": partial(_read_table, scored=True), "coord": _read_coord, "grand": read_grand}
+    body, header, rest = text.partition(f"\n{REGION_HEADER}\n")
+    objects = readers[form](body if form != "grand" else text)
+    regions = _read_regions(rest, len(objects), body.count("\n") + 3) if header and form != "grand" else []
+    return Scene("prompt", tuple(objects), tuple(regions), id_space="prompt")
+
+
+def _read_regions(text: str, num_objects: int, first: int) -> list[Region]:
+    regions = []
+    for k, line in enumerate(text.split("\n")):
+        match = _REGION_LINE.fullmatch(line)
+        ids = [int(word) for word in match[3].split()] if match else []
+        if match is None or match[2] != str(k) or any(number >= num_objects for number in ids):
+            form = f"' label{k}: ids' of the {num_objects} objects above"
+            raise GrandError(f"scene text, line {first + k}: seen {line[:60]!r}, expected {form}")
+        members = tuple(f"obj_{number}" for number in ids)
+        regions.append(Region(f"region_{k}", _read_label(match[1], first + k), (), members))
+    return regions
 
 
 def _read_table(text: str, scored: bool = False) -> list[Object]:
@@ -206,78 +233,18 @@ def _read_label(words: str, line: int) -> str:
     return label
 
 
-def _read_grand(text: str) -> list[Object]:
-    if not text.startswith(_GRAND_START):
-        raise GrandError(f"scene text: begins with {text[:40]!r}, expected {_GRAND_START!r}")
-    objects: list[Object] = []
-    position = len(_GRAND_START)
-    while text[position:] != _GRAND_END:
-        match = _GRAND_ID.match(text, position)
-        if match is None or match[1] != str(len(objects)):
-            raise _grand_fault(text, position, f"<obj_{len(objects)}>: {{...}}; or the closing {_GRAND_END}")
-        row, position = _read_grand_row(text, match.end())
-        objects.append(
-            Object(
-                object_id=f"obj_{len(objects)}",
-                category=row["category"],
-                centroid=_read_grand_numbers(row["centroid"], position),
-                extent=_read_grand_numbers(row["extent"], position),
-                description=row.get("description"),
-            )
-        )
-    return objects
-
-
-def _read_grand_row(text: str, position: int) -> tuple[dict[str, str], int]:
-    """The strings of one object and where the next begins."""
-    row: dict[str, str] = {}
-    while not text.startswith("};", position):
-        key = _GRAND_KEY.match(text, position)
-        value = _LITERAL.match(text, key.end()) if key is not None else None
-        if key is None or value is None or key[1] in row or key[0].startswith(",") != bool(row):
-            raise _grand_fault(text, position, "'key': 'text'")
-        row[key[1]] = _unescape(value[1] if value[1] is not None else value[2], text, position)
-        position = value.end()
-    missing = [name for name in ("category", "centroid", "extent") if name not in row]
-    if missing:
-        raise _grand_fault(text, position, f"an object with {', '.join(missing)}")
-    return row, position + 2
-
-
-def _unescape(words: str, text: str, position: int) -> str:
-    def character(match: re.Match[str]) -> str:
-        code = match[1] or match[2] or match[3]
-        if code is not None and int(code, 16) <= 0x10FFFF:
-            return chr(int(code, 16))
-        if match[4] not in _ESCAPES:
-            raise _grand_fault(text, position, f"a Python string, not the escape {match[0]!r}")
-        return _ESCAPES[match[4]]
-
-    return _ESCAPE.sub(character, words)
-
-
-def _read_grand_numbers(words: str, position: int) -> Triple:
-    match = _GRAND_NUMBERS.fullmatch(words)
-    if match is None:
-        raise GrandError(f"scene text, before character {position}: seen {words[:60]!r}, expected '[x.xx, y.yy, z.zz]'")
-    return float(match[1]), float(match[2]), float(match[3])
-
-
-def _grand_fault(text: str, position: int, expected: str) -> GrandError:
-    return GrandError(f"scene text, character {position}: seen {text[position : position + 40]!r}, expected {expected}")
-
-
 def swap_boxes(text: str, form: str, seed: str) -> str:
     """The same labels under the same ids, with the boxes of a scene text passed around a random ring of them: none keeps its own.
 
     Raises:
         GrandError: If the text is not of the form.
     """
-    objects = read_scene(text, form).objects
+    scene = read_scene(text, form)
+    objects = scene.objects
     ring = random.Random(seed).sample(range(len(objects)), len(objects))
     given = {to: objects[of] for to, of in zip(ring, ring[1:] + ring[:1], strict=True)}
     swapped = (replace(item, centroid=given[k].centroid, extent=given[k].extent) for k, item in enumerate(objects))
-    return _text(tuple(swapped), form)
+    return _text(tuple(swapped), form, _regions(scene, objects, {}))
 
 
 def fit_scene(
@@ -330,7 +297,7 @@ def fit_scene(
         return tuple(item for item in shown.objects if item.object_id not in out)
 
     def size(num: int) -> int:
-        return count_tokens(_text(without(num), form))
+        return count_tokens(_text(without(num), form, _regions(scene, without(num), same)))
 
     low, high = 0, 0  # the fewest to leave out lies in low..high
     if budget is not None and size(0) > budget:
@@ -350,9 +317,10 @@ def fit_scene(
     ids = tuple(item.object_id for item in objects)
     same = {item: stands for item, stands in same.items() if stands in set(ids)}
     return SceneText(
-        text=_text(objects, form),
+        text=_text(objects, form, _regions(scene, objects, same)),
         object_ids=ids,
         same=same,
         num_dropped=len(scene.objects) - len(ids) - len(same),
         labels=tuple(own[item] for item in ids),
+        region_ids=_ids(scene, form),
     )

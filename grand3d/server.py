@@ -104,7 +104,9 @@ def ask_server(
                 raise GrandError(_failure(server, error)) from None
             finished = choice.finish_reason != "length"
             reply = choice.message.content or ""
-            yield Reply(sample.sample_id, sample.scene_id, reply, text.object_ids, finished, text.num_dropped)
+            yield Reply(
+                sample.sample_id, sample.scene_id, reply, text.object_ids, finished, text.num_dropped, (), text.region_ids
+            )
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -71,7 +71,7 @@ BAD_SCENES = {
     "negative side": (break_box(extent=[0.68, 2.11, -0.65]), "every side must be >= 0"),
     "missing side": (break_box(extent=[1, 1]), "extent"),
     "no extent": (break_box(extent=None), "extent"),
-    "foreign frame": (break_scene(frame="raw"), "frame is 'raw', expected 'axis_aligned'"),
+    "foreign frame": (break_scene(frame="camera"), "frame is 'camera', expected 'axis_aligned' or 'raw'"),
     "foreign up": (break_scene(up="y"), "up is 'y', expected 'z'"),
 }
 BAD_SAMPLES = {

@@ -23,10 +23,14 @@ turns = st.floats(-math.pi, math.pi).map(
     lambda a: ((math.cos(a), -math.sin(a), 0.0), (math.sin(a), math.cos(a), 0.0), (0.0, 0.0, 1.0))
 )
 
+moves = st.tuples(turns, st.tuples(numbers, numbers, numbers), st.floats(0.001, 10)).map(
+    lambda m: (*((*(m[2] * x for x in row), shift) for row, shift in zip(m[0], m[1], strict=True)), (0.0, 0.0, 0.0, 1.0))
+)
+
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    object_ids = draw(st.lists(ids, max_size=5, unique=True))
+    object_ids = draw(st.lists(ids.filter(lambda i: i != "r"), max_size=5, unique=True))
     objects = tuple(
         Object(
             i,
@@ -42,7 +46,8 @@ def scenes(draw: st.DrawFn) -> Scene:
         for i in object_ids
     )
     regions = (Region("r", "corner", ((0.0, 1.0), (2.0, 3.0), (4.0, 5.5)), tuple(object_ids)),)
-    return Scene(draw(ids), objects, regions, draw(names))
+    frame = draw(st.sampled_from(["axis_aligned", "raw"]))
+    return Scene(draw(ids), objects, regions, draw(names), frame, transform=draw(st.none() | moves))
 
 
 @settings(max_examples=60, deadline=None)
@@ -138,6 +143,7 @@ def _with(path: str, value: Any) -> dict[str, Any]:
         ("objects.0.rotaton", [], "unknown keys"),
         ("regions", {"r": 1}, "regions is"),
         ("regions.0", "r", "region number 0"),
+        ("regions.0.region_id", "7", "an object has the same id, expected another"),
         ("regions.0.name", ..., "name is missing"),
         ("regions.0.region_id", None, "region_id is None"),
         ("regions.0.region_id", "", "region_id is '', expected visible text"),
@@ -149,7 +155,11 @@ def _with(path: str, value: Any) -> dict[str, Any]:
         ("regions.0.object_ids", [7], "object_ids is"),
         ("regions.0.object_ids", ["8"], "unknown members"),
         ("id_space", 4, "id_space is 4"),
-        ("frame", "raw", "convert the scene first"),
+        ("frame", "camera", "expected 'axis_aligned' or 'raw'; convert the scene first"),
+        ("transform", [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], "transform is"),
+        ("transform", [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, 0], [0, 0, 0, 1]], "expected 4 rows of 4 numbers: a turn"),
+        ("transform", [[1, 0, 0, 0], [0, 2, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], "a turn times a scale"),
+        ("transform", [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]], "last 0 0 0 1"),
         ("frame", ["raw"], "frame is"),
         ("up", "y", "convert the scene first"),
         ("units", "mm", "convert the scene first"),

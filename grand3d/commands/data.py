@@ -71,7 +71,7 @@ def convert(options: argparse.Namespace) -> None:
         raise GrandError(f"--list stands alone, expected nothing beside it; seen {shown(options.source)}")
     if options.list or options.source is None:
         for name, module in CONVERTERS.items():
-            print(f"{name:12}{(importlib.import_module(module).__doc__ or '').strip().splitlines()[0]}")
+            print(f"{name:14}{(importlib.import_module(module).__doc__ or '').strip().splitlines()[0]}")
         if options.source is None and not options.list:
             raise GrandError("a source is needed: grand3d convert SOURCE OUT --FILE ..., see grand3d convert SOURCE --help")
         return
@@ -84,18 +84,28 @@ def convert(options: argparse.Namespace) -> None:
         f"grand3d convert {options.source}", description=(module.__doc__ or "").strip().splitlines()[0], allow_abbrev=False
     )
     sub.add_argument("out", help="data folder to write")
+    settings = getattr(module, "SETTINGS", {"task": str})
     for name, parameter in inspect.signature(module.convert).parameters.items():
         if name in module.INPUTS:
             needed = parameter.default is inspect.Parameter.empty
             default = None if needed else parameter.default
-            kind = "TASK" if name == "task" else "FILE"
-            sub.add_argument(f"--{name}", required=needed, default=default, metavar=kind, help=module.INPUTS[name])
+            kind = settings.get(name, str)
+            metavar = "|".join(kind) if isinstance(kind, tuple) else name.upper() if name in settings else "FILE"
+            option, reader = f"--{name.replace('_', '-')}", _number if kind is float else str
+            sub.add_argument(option, required=needed, default=default, metavar=metavar, help=module.INPUTS[name], type=reader)
     sub.add_argument("--skip-bad", action="store_true", help="leave out and count broken rows")
     sub.add_argument("--force", action="store_true", help="write into a folder that holds something else")
     inputs = vars(sub.parse_args(options.rest))
     out, force, rejects = inputs.pop("out"), inputs.pop("force"), Rejects(inputs.pop("skip_bad"))
     with keeping(rejects, out):
         _write_data(out, module.convert(**inputs, rejects=rejects), force)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"seen {shown(text)}, expected a number") from None
 
 
 def _write_data(out: str, data: Data, force: bool) -> None:

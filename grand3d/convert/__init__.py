@@ -1,7 +1,8 @@
 """Published files to data folders, one module a source.
 
 Each module named here has ``convert(*, ..., rejects=None) -> Data``, whose keyword arguments are the files it takes (those
-without a default are needed), and ``INPUTS``, one line of help for each of them.
+without a default are needed), and ``INPUTS``, one line of help for each of them. Those that are no files are in its
+``SETTINGS``, where it has some: a type, or a tuple of what may be given.
 """
 
 from __future__ import annotations
@@ -24,4 +25,16 @@ CONVERTERS = {
     "mmscan": "grand3d.convert.mmscan",
     "leo": "grand3d.convert.leo",
     "chatscene": "grand3d.convert.chatscene",
+    "scannet": "grand3d.convert.scannet",
+    "mask3d": "grand3d.convert.mask3d",
+    "boxes": "grand3d.convert.boxes",
+    "ply": "grand3d.convert.ply",
+    "front3d": "grand3d.convert.front3d",
+    "scannetpp": "grand3d.convert.scannetpp",
+    "rscan": "grand3d.convert.rscan",
+    "arkit": "grand3d.convert.arkit",
+    "multiscan": "grand3d.convert.multiscan",
+    "sceneverse": "grand3d.convert.sceneverse",
+    "embodiedscan": "grand3d.convert.embodiedscan",
+    "structured3d": "grand3d.convert.structured3d",
 }

@@ -1,4 +1,4 @@
-"""Scene graphs as 3D-GRAND publishes them: ``{scene: {key: {centroid, extent, category, score}}}``.
+"""Scene graphs as 3D-GRAND publishes them: ``{scene: {key: {centroid, extent, category, score}}}``; and scenes of our own.
 
 Metres, z up, axis-aligned. Keys are ``obj_0``, ``obj_1``, ... or names such as ``dining chair-2``.
 """
@@ -14,7 +14,7 @@ from grand3d import markup
 from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_json, refuse_unfit, shown
 from grand3d.sample import Data, Sample
-from grand3d.scene import Scene, scene_from_dict
+from grand3d.scene import Scene, scene_from_dict, split_scenes
 
 _NUMBERED = re.compile(r"obj_(0|[1-9][0-9]*)")
 
@@ -45,7 +45,12 @@ def read_graphs(path: str | Path, id_space: str, scored: bool = True, rejects: R
 def split_graphs(
     path: str | Path, id_space: str, scored: bool = True, rejects: Rejects | None = None
 ) -> tuple[dict[str, Scene], set[str]]:
-    """What ``read_graphs`` gives, and the ids of the scenes that were rejected."""
+    """What ``read_graphs`` gives, and the ids of the scenes that were rejected.
+
+    Scenes of a data folder (.jsonl), as ``convert scannet`` writes them, are read as well, if they are of the same ``id_space``.
+    """
+    if Path(path).suffix == ".jsonl":
+        return _own_scenes(path, id_space, rejects)
     document = read_json(path)
     if not isinstance(document, dict) or not document:
         expected = "expected one JSON object of scenes {scene: {key: {category, centroid, extent}}}"
@@ -59,6 +64,15 @@ def split_graphs(
             rejects.add(place(path), str(error), {scene_id: graph}, error.cause)
     refuse_none_left(path, scenes, rejects)
     return scenes, document.keys() - scenes.keys()
+
+
+def _own_scenes(path: str | Path, id_space: str, rejects: Rejects | None) -> tuple[dict[str, Scene], set[str]]:
+    scenes, lost = split_scenes(path, rejects)
+    foreign = next((scene for scene in scenes.values() if scene.id_space != id_space), None)
+    if foreign is not None:
+        reason = f"scene {shown(foreign.scene_id)} has ids of {shown(foreign.id_space)}, expected {shown(id_space)}"
+        raise GrandError(f"{place(path)}: {reason}; ids of two numberings are never compared", "other ids")
+    return scenes, lost
 
 
 def absent_scene(scene_id: str, rejected: Collection[str], reason: str) -> GrandError:

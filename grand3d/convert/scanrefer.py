@@ -21,7 +21,7 @@ from grand3d.scene import Scene
 
 INPUTS = {
     "descriptions": "ScanRefer_filtered_*.json, or a list of {scene_id, object_id, description}",
-    "truth": "graph of the true boxes of the referred objects",
+    "truth": "graph of the true boxes of the referred objects, keyed by rank, or scenes.jsonl of convert scannet",
     "proposals": "graph of a detector's proposals; without it prompts show the true boxes",
     "ids": "{scene: {ScanNet object id: obj_k}}; needed when the descriptions are a part of their split",
 }
@@ -48,7 +48,8 @@ def convert(
     rejects = rejects if rejects is not None else Rejects()
     rows = _read_rows(descriptions, rejects)
     shown_scenes, unshown = split_graphs(proposals, "mask3d", rejects=rejects) if proposals is not None else (None, set())
-    ranked, unranked = split_graphs(truth, "scanrefer_rank", scored=False, rejects=rejects)
+    own = Path(truth).suffix == ".jsonl"  # every object of a scan, under ScanNet's own id
+    ranked, unranked = split_graphs(truth, "scannet" if own else "scanrefer_rank", scored=False, rejects=rejects)
     referred: dict[str, set[int]] = defaultdict(set)
     for _, row in rows:
         referred[row["scene_id"]].add(int(row["object_id"]))
@@ -58,6 +59,8 @@ def convert(
     for scene_id, wanted in referred.items():
         if scene_id not in ranked:
             reasons[scene_id] = "no true boxes for this scan"
+        elif own:
+            numbered[scene_id] = _with_blanks(ranked[scene_id])
         elif scene_id in known or len(wanted) == len(ranked[scene_id].objects):
             numbered[scene_id] = _with_scannet_ids(ranked[scene_id], known.get(scene_id) or sorted(wanted))
         else:
@@ -136,6 +139,10 @@ def _with_scannet_ids(scene: Scene, ascending: list[int]) -> Scene:
             raise GrandError(f"true boxes of scene {shown(scene.scene_id)}: key {shown(item.object_id)} is no obj_k", "bad id")
         objects.append(replace(item, object_id=str(ascending[rank]), category=_blanks(item.category)))
     return replace(scene, objects=tuple(objects), id_space="scannet")
+
+
+def _with_blanks(scene: Scene) -> Scene:
+    return replace(scene, objects=tuple(replace(item, category=_blanks(item.category)) for item in scene.objects))
 
 
 def _blanks(label: str) -> str:

@@ -55,7 +55,8 @@ def ask(
             rows = encode_questions(tokenizer, data.scenes[scene_id], asked, prompt, limit, collected, order)
             for index, text, finished, chances in _answers(model, tokenizer, rows, prompt, decoding, times):
                 sample, shown, _ = rows[index]
-                reply = Reply(sample.sample_id, scene_id, text, shown.object_ids, finished, shown.num_dropped, tuple(chances))
+                given_by = (shown.object_ids, finished, shown.num_dropped, tuple(chances), shown.region_ids)
+                reply = Reply(sample.sample_id, scene_id, text, *given_by)
                 if decoding.orders == 1:
                     yield reply
                 given.setdefault(sample.sample_id, []).append(reply)
@@ -72,7 +73,7 @@ def _answers(
     tokens, batch = decoding.max_new_tokens, decoding.batch_size
     grammars, contrast = None, None
     if decoding.constrained:
-        grammars = [task_grammar(sample.task, len(text.object_ids), prompt) for sample, text, _ in rows]
+        grammars = [task_grammar(sample.task, len(text.object_ids), prompt, len(text.region_ids)) for sample, text, _ in rows]
     if decoding.contrast:
         contrast = Contrast(_without_places(tokenizer, rows, prompt), decoding.contrast)
     if decoding.candidates:
@@ -95,9 +96,12 @@ def _without_places(tokenizer: Any, rows: Sequence[Row], prompt: PromptConfig) -
     return out
 
 
-def task_grammar(task: str, num_objects: int, prompt: PromptConfig) -> str:
-    """The grammar of a reply to a task over so many objects."""
-    return reply_grammar(KINDS[task], [f"obj_{k}" for k in range(num_objects)], prompt.grounding)
+def task_grammar(task: str, num_objects: int, prompt: PromptConfig, num_regions: int = 0) -> str:
+    """The grammar of a reply to a task over so many objects and regions. References, steps and places name objects alone."""
+    ids = [f"obj_{k}" for k in range(num_objects)]
+    if KINDS[task] in ("text", "existence", "counting"):
+        ids += [f"region_{k}" for k in range(num_regions)]
+    return reply_grammar(KINDS[task], ids, prompt.grounding)
 
 
 def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collection[str], decoding: Decoding) -> None:

@@ -91,7 +91,8 @@ def ask_vllm(
     while batch := list(itertools.islice(rows, AT_ONCE)):
         settings = []
         for sample, text, _ in batch:
-            grammar = task_grammar(sample.task, len(text.object_ids), prompt) if decoding.constrained else None
+            nums = len(text.object_ids), len(text.region_ids)
+            grammar = task_grammar(sample.task, nums[0], prompt, nums[1]) if decoding.constrained else None
             settings.append(
                 vllm.SamplingParams(
                     temperature=decoding.sampling.temperature,
@@ -113,4 +114,6 @@ def ask_vllm(
             while ids and ids[-1] in stop:
                 ids.pop()
             reply, finished = decode(tokenizer, ids), done.finish_reason == "stop"
-            yield Reply(sample.sample_id, sample.scene_id, reply, text.object_ids, finished, text.num_dropped)
+            yield Reply(
+                sample.sample_id, sample.scene_id, reply, text.object_ids, finished, text.num_dropped, (), text.region_ids
+            )
