@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -71,40 +71,45 @@ def outline(vertices: ArrayLike, triangles: ArrayLike, digits: int = 4) -> Polyg
     """
     points, one = np.unique(np.round(np.asarray(vertices, np.float64), digits), axis=0, return_inverse=True)
     corners = one.reshape(-1)[np.asarray(triangles, np.int64).reshape(-1, 3)]
-    count: dict[tuple[int, int], int] = defaultdict(int)
-    for corner in corners.tolist():
-        for a, b in zip(corner, corner[1:] + corner[:1], strict=True):
-            if a != b:
-                count[min(a, b), max(a, b)] += 1
+    turned = np.array([area(points[corner]) for corner in corners])
+    corners = np.where((turned < 0)[:, None], corners[:, ::-1], corners)[turned != 0]
+    sides = Counter(pair for a, b, c in corners.tolist() for pair in ((a, b), (b, c), (c, a)))
     ways: dict[int, list[int]] = defaultdict(list)
-    for (a, b), number in count.items():
-        if number == 1:
+    for (a, b), number in sides.items():  # the floor lies to the left of each
+        if (b, a) not in sides and number == 1:
             ways[a].append(b)
-            ways[b].append(a)
     rings = []
-    while ways:
-        start = here = min(ways)
-        ring = []
-        while ways.get(here):
+    while any(ways.values()):
+        start = here = min(key for key, ends in ways.items() if ends)
+        ring, came = [], None
+        while ways[here]:
             ring.append(here)
-            ahead = ways[here].pop()
-            ways[ahead].remove(here)
-            here = ahead
+            # where parts of a floor touch in a corner, the way furthest to the left stays with its part
+            ahead = max(ways[here], key=lambda end, here=here, came=came: _turn(points, came, here, end))
+            ways[here].remove(ahead)
+            came, here = here, ahead
+            if here == start:
+                break
         if here != start or len(ring) < 3:
             return ()
         rings.append(points[ring])
-        ways = defaultdict(list, {key: value for key, value in ways.items() if value})
-    if not rings:
-        return ()
-    best = max(rings, key=lambda ring: abs(area(ring)))
-    best = best if area(best) > 0 else best[::-1]
-    return _without_straight(best)
+    best = max(rings, key=area, default=None)
+    return () if best is None or area(best) <= 0 else _without_straight(best)
+
+
+def _turn(points: NDArray[np.float64], came: int | None, here: int, end: int) -> float:
+    """How far to the left a way turns, radians from -pi to pi."""
+    if came is None:
+        return 0.0
+    (ax, ay), (bx, by) = points[here] - points[came], points[end] - points[here]
+    return float(np.arctan2(ax * by - ay * bx, ax * bx + ay * by))
 
 
 def _without_straight(ring: NDArray[np.float64]) -> Polygon:
     before, after = ring - np.roll(ring, 1, axis=0), np.roll(ring, -1, axis=0) - ring
-    bends = np.abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]) > 1e-9
-    return tuple((float(x), float(y)) for x, y in ring[bends])
+    bends = ring[np.abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]) > 1e-9]
+    first = int(np.lexsort((bends[:, 0], bends[:, 1]))[0])
+    return tuple((float(x), float(y)) for x, y in np.roll(bends, -first, axis=0))
 
 
 def rectangle(low: Sequence[float], high: Sequence[float]) -> Polygon:
