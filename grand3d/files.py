@@ -125,14 +125,15 @@ class Rejects:
         cause = cause or reason.split(":")[0]
         if not self.skip_bad:
             raise GrandError(f"{where}: {reason}", cause)
-        self.leave_out(where, reason, row, cause)
+        self.rows.append({"where": where, "cause": cause, "reason": reason, "row": row})
 
-    def leave_out(self, where: str, reason: str, row: Any = None, cause: str = "") -> None:
+    def note(self, where: str, reason: str, row: Any = None, cause: str = "") -> None:
         """Note what a rule of its source leaves out, or what cannot be known; no fault, so it never raises."""
-        self.rows.append({"where": where, "cause": cause or reason.split(":")[0], "reason": reason, "row": row})
+        cause = cause or reason.split(":")[0]
+        self.rows.append({"where": where, "cause": cause, "reason": reason, "row": row, "noted": True})
 
     def counts(self) -> dict[str, int]:
-        """Refused rows by cause, most frequent first."""
+        """Refused rows and notes by cause, most frequent first."""
         return dict(Counter(row["cause"] for row in self.rows).most_common())
 
     def save(self, beside: str | Path) -> Path | None:

@@ -202,7 +202,9 @@ def test_the_command_says_what_was_left_out(tmp_path: Path, run: Callable[..., t
     folder = _write(tmp_path / "out", f"pred_mask/{SCAN}_0.txt 5 0.9\npred_mask/{SCAN}_1.txt 2 0.1\n")
     files = ("--predictions", folder, "--points", _points(tmp_path / "scans"))
     code, _, err = run("convert", "mask3d", tmp_path / "data", *files, "--frame", "raw", "--min-score", "0.5")
-    assert code == 0 and "1 scenes, 0 samples" in err and "rejected: 1 x score below min_score" in err
+    assert (
+        code == 0 and "1 scenes, 0 samples" in err and "noted: 1 x score below min_score" in err and "the 1 notes are in" in err
+    )
     assert (tmp_path / "data.rejected.jsonl").exists()
     for wrong in (["--min-score", "half"], ["--min-score", "2"], ["--frame", "tilted"], ["--up", "w"], []):
         code, _, err = run("convert", "mask3d", tmp_path / "other", *files, *wrong)

@@ -41,11 +41,13 @@ def keeping(rejects: Rejects, beside: str) -> Iterator[None]:
 
 
 def _save_rejects(rejects: Rejects, beside: str) -> None:
+    faults = {row["cause"] for row in rejects.rows if not row.get("noted")}
     for cause, number in rejects.counts().items():
-        say(f"rejected: {number} x {cause}")
+        say(f"{'rejected' if cause in faults else 'noted'}: {number} x {cause}")
     path = rejects.save(beside)
     if path is not None:
-        say(f"the {len(rejects.rows)} rejected rows are in {path}")
+        what = "rejected rows" if faults else "notes"
+        say(f"the {len(rejects.rows)} {what} are in {path}")
 
 
 def _are_rejects(path: Path) -> bool:

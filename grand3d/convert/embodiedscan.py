@@ -74,7 +74,7 @@ def _scene(row: Any, names: Mapping[Any, str], areas: Mapping[str, list[Region]]
             name = category_of(names[kind])
             objects.append(object_of_axes(str(item.get("bbox_id", number)), name, box[:3], box[3:6], rotation_zxy(box[6:]).T))
         except GrandError as error:
-            rejects.leave_out(where, f"{scene_id}, instance {number}: {error}", item, error.cause)
+            rejects.note(where, f"{scene_id}, instance {number}: {error}", item, error.cause)
     return validate(
         with_members(validate(Scene(scene_id, tuple(objects), tuple(areas.get(scene_id, ())), "embodiedscan", transform=matrix)))
     )

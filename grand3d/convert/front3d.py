@@ -99,8 +99,8 @@ class _House:
     objects: dict[str, Object] = field(default_factory=dict)
     regions: list[Region] = field(default_factory=list)
 
-    def leave_out(self, what: str, reason: str, cause: str, row: Any = None) -> None:
-        self.rejects.leave_out(self.where, f"{what}: {reason}", row, cause)
+    def note(self, what: str, reason: str, cause: str, row: Any = None) -> None:
+        self.rejects.note(self.where, f"{what}: {reason}", row, cause)
 
 
 def _read(file: Path, names: Mapping[str, str], rejects: Rejects) -> Scene:
@@ -154,17 +154,15 @@ def _read_room(house: _House, room: dict[str, Any], matrix: Matrix, index: int) 
                 item = _piece(house, house.furniture[ref], child, str(own), matrix, what)
             else:
                 item = None
-                house.leave_out(
-                    what, f"refers to {shown(ref)}, which is neither furniture nor mesh", "reference to nothing", child
-                )
+                house.note(what, f"refers to {shown(ref)}, which is neither furniture nor mesh", "reference to nothing", child)
         except GrandError as error:
-            house.leave_out(what, str(error), error.cause or "broken row", child)
+            house.note(what, str(error), error.cause or "broken row", child)
             continue
         if item is None:
             continue
         if item.object_id in house.objects:
             if mesh is None:
-                house.leave_out(what, "the id occurs twice; the first one counts", "id twice", child)
+                house.note(what, "the id occurs twice; the first one counts", "id twice", child)
             continue
         house.objects[item.object_id] = replace(item, region_id=region_id)
         members.append(item.object_id)
@@ -172,7 +170,7 @@ def _read_room(house: _House, room: dict[str, Any], matrix: Matrix, index: int) 
         raise GrandError(f"{house.where}: room {shown(region_id)} occurs twice, expected each once", "id twice")
     polygon = _outline(floors)
     if not polygon:
-        house.leave_out(f"{name} {region_id}", "its floor has no outline that could be found", "room without outline")
+        house.note(f"{name} {region_id}", "its floor has no outline that could be found", "room without outline")
     house.regions.append(Region(region_id, name, polygon, tuple(members)))
 
 
@@ -212,15 +210,15 @@ def _opening(house: _House, ref: str, matrix: Matrix, what: str) -> Object | Non
 def _piece(house: _House, row: dict[str, Any], child: dict[str, Any], own: str, matrix: Matrix, what: str) -> Object | None:
     """A piece of furniture; None where it is left out."""
     if row.get("valid") is False:
-        house.leave_out(what, "is marked invalid", "marked invalid", row)
+        house.note(what, "is marked invalid", "marked invalid", row)
         return None
     size = _size(row, numbers(child.get("scale", (1, 1, 1)), 3, "scale"))
     if size is None:
-        house.leave_out(what, "has neither size nor bbox, so its box is not known", "furniture without size", row)
+        house.note(what, "has neither size nor bbox, so its box is not known", "furniture without size", row)
         return None
     name = _name(row, house.names)
     if name == NAMELESS:
-        house.leave_out(what, f"has no name; it stays, as {NAMELESS}", "furniture without a name", row)
+        house.note(what, f"has no name; it stays, as {NAMELESS}", "furniture without a name", row)
     width, height, depth = size
     pose = compose(matrix, _pose(child, what))
     return move_object(Object(own, name, (0.0, height / 2, 0.0), triple((width, height, depth))), pose)

@@ -101,16 +101,14 @@ def convert(
             for number, (where, mask, kind, score) in enumerate(_detections(file, len(placed))):
                 category = class_name(kind, names, labels)
                 if not mask.any():
-                    rejects.leave_out(
-                        where, f"detection {number}, {category}, takes no point, so it has no box", None, "empty mask"
-                    )
+                    rejects.note(where, f"detection {number}, {category}, takes no point, so it has no box", None, "empty mask")
                     continue
                 inside = placed[mask]
                 bounds = np.stack([inside.min(axis=0), inside.max(axis=0)])
                 objects.append(object_of_bounds(str(number), category, bounds, score=score))
             scenes[scan] = validate(Scene(scan, tuple(objects), (), "mask3d", frame_name(frame), transform=matrix))
             if not objects:
-                rejects.leave_out(
+                rejects.note(
                     place(file), f"scan {scan} has no detection; its scene has no object", None, "scan without detections"
                 )
         except GrandError as error:
@@ -126,7 +124,7 @@ def _best(scenes: Mapping[str, Scene], min_score: float, path: str | Path, rejec
         for item in scene.objects:
             if item not in kept:
                 reason = f"scene {name}: detection {item.object_id} has the score {item.score:.4g}, below {min_score:g}"
-                rejects.leave_out(place(path), reason, None, "score below min_score")
+                rejects.note(place(path), reason, None, "score below min_score")
         out[name] = replace(scene, objects=kept)
     return out
 

@@ -88,7 +88,7 @@ def _objects(file: Path, rows: Callable[[Any], Iterable[Row]], rejects: Rejects)
                 raise GrandError("has no oriented box, expected centroid, axesLengths and normalizedAxes", "object without a box")
             item = object_of_obb(object_id, category_of(label), box)
         except GrandError as error:
-            rejects.leave_out(place(file), f"object number {number}, {shown(given)}: {error}", None, error.cause)
+            rejects.note(place(file), f"object number {number}, {shown(given)}: {error}", None, error.cause)
             continue
         if object_id in objects:
             raise GrandError(f"{place(file)}: object {shown(object_id)} occurs twice, expected each once", "id twice")

@@ -163,7 +163,7 @@ def _objects(
         if number < 0:
             continue
         if kinds is None and number not in names:
-            rejects.leave_out(where, f"instance {number} has no name in {labels}", None, "instance without a name")
+            rejects.note(where, f"instance {number} has no name in {labels}", None, "instance without a name")
             continue
         category = names[number] if kinds is None else class_name(kinds[number], names, labels)
         objects.append(object_of_bounds(str(number), category, bounds))

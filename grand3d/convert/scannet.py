@@ -150,17 +150,15 @@ def _objects(
         try:
             label = category_of(group.get("label"))
         except GrandError as error:
-            rejects.leave_out(where, f"object {object_id}: {error}", group, error.cause)
+            rejects.note(where, f"object {object_id}: {error}", group, error.cause)
             continue
         if int(object_id) not in boxes:
-            rejects.leave_out(
-                where, f"object {object_id}, {label}, has no vertex, so it has no box", group, "object without points"
-            )
+            rejects.note(where, f"object {object_id}, {label}, has no vertex, so it has no box", group, "object without points")
             continue
         item = object_of_bounds(object_id, label, boxes[int(object_id)])
         if table is not None and label not in table.by_label:
             reason = f"object {object_id}: label {shown(label)} has no name in the label table; it stays as annotated"
-            rejects.leave_out(where, reason, group, "label not in the table")
+            rejects.note(where, reason, group, "label not in the table")
         elif table is not None and table.by_label[label] != label:
             item = replace(item, category=table.by_label[label], attributes={"raw_category": label})
         objects.append(item)

@@ -48,7 +48,7 @@ def scan_folders(path: str | Path, needed: str, rejects: Rejects) -> list[tuple[
             found.append((folder.name, folder))
         else:
             reason = f"has no {needed.format(scan=folder.name)}; a scan whose annotation is not published?"
-            rejects.leave_out(place(folder), reason, None, "folder without annotation")
+            rejects.note(place(folder), reason, None, "folder without annotation")
     if not found:
         wanted = needed.format(scan="SCAN")
         raise GrandError(f"{place(path)}: holds no scan, expected SCAN/{wanted}, or {wanted} in the folder itself", "no scans")

@@ -66,5 +66,5 @@ def _scene(scan: str, row: Any, where: str, rejects: Rejects) -> Scene:
             name = category_of(item.get("label"))
             objects.append(object_of_bounds(str(field(item, "id", int, "")), name, (low, high)))
         except GrandError as error:
-            rejects.leave_out(where, f"object number {number}: {error}", item, error.cause)
+            rejects.note(where, f"object number {number}: {error}", item, error.cause)
     return validate(Scene(scan, tuple(objects), (), "sceneverse"))

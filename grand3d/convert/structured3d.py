@@ -52,7 +52,7 @@ def convert(*, scenes: str | Path, errata: str | Path | None = None, rejects: Re
         if rooms is not None:
             what = f"{len(rooms)} of its rooms" if rooms else "the scene"
             cause = "scene with a room in the errata" if rooms else "scene in the errata"
-            rejects.leave_out(place(folder), f"{name}: the errata list {what}", sorted(rooms), cause)
+            rejects.note(place(folder), f"{name}: the errata list {what}", sorted(rooms), cause)
             if not rooms:
                 continue
         try:
@@ -123,16 +123,14 @@ def _scene(name: str, folder: Path, rejects: Rejects) -> Scene:
             ring = _ring(of_lines[of_planes[floors].any(axis=0)], junctions) if floors else ()
             if not ring:
                 reason = f"room {number}, {kind}: its floor has no outline that could be found"
-                rejects.leave_out(where, reason, None, "room without outline")
+                rejects.note(where, reason, None, "room without outline")
             polygon = tuple((x / 1000, y / 1000) for x, y in ring)
             regions.append(Region(f"room-{number}", category_of(kind), polygon))
     boxes = folder / "bbox_3d.json"
     if boxes.exists():
         objects += [move_object(item, matrix) for item in _boxes(boxes, rejects)]
     else:
-        rejects.leave_out(
-            where, f"{name} has no bbox_3d.json; its scene has doors and windows alone", None, "scene without boxes"
-        )
+        rejects.note(where, f"{name} has no bbox_3d.json; its scene has doors and windows alone", None, "scene without boxes")
     return validate(with_members(validate(Scene(name, tuple(objects), tuple(regions), "structured3d", transform=matrix))))
 
 
@@ -174,9 +172,9 @@ def _boxes(file: Path, rejects: Rejects) -> list[Object]:
             sides = [2 * abs(side) for side in half]
             item = object_of_axes(str(field(row, "ID", int, "")), name, numbers(row.get("centroid"), 3, "centroid"), sides, basis)
         except GrandError as error:
-            rejects.leave_out(where, str(error), row, error.cause)
+            rejects.note(where, str(error), row, error.cause)
             continue
         if name == NAMELESS:
-            rejects.leave_out(where, f"has no label; it stays, as {NAMELESS}", None, "box without a label")
+            rejects.note(where, f"has no label; it stays, as {NAMELESS}", None, "box without a label")
         objects.append(item)
     return objects
