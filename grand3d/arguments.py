@@ -50,7 +50,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub = command(
         "data", "synth", "make a data folder of generated rooms", "grand3d synth rooms data/rooms --scenes 100 --seed 7"
     )
-    sub.add_argument("kind", choices=["rooms", "pope"], help="rooms with questions, or 3D-POPE's questions about given ones")
+    shown = "rooms with questions, 3D-POPE's questions about given ones, or tables with instructions where to place things"
+    sub.add_argument("kind", choices=["rooms", "pope", "tabletop"], help=shown)
     sub.add_argument("out", help="data folder to write")
     sub.add_argument("--scenes", type=_positive, default=100, help="number of rooms (default: 100)")
     sub.add_argument("--seed", type=int, default=0, help="the same seed gives the same rooms and texts (default: 0)")
@@ -59,6 +60,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     shown_objects = "proposals of every room, 1 to 100 (default: 5 to 36, as real rooms have)"
     sub.add_argument("--objects", type=_positive, metavar="N", help=shown_objects)
     sub.add_argument("--none-or-several", type=_share, default=0.0, metavar="SHARE", help=shown)
+    shown = "tabletop: instructions over all tables, half of them templated (default: 34 a table)"
+    sub.add_argument("--instructions", type=_positive, metavar="N", help=shown)
     sub.add_argument("--of", metavar="SCENES", help="pope: a scenes file, graph or data folder")
     sub.add_argument(
         "--labels", metavar="FILE", help="pope: what may be asked for, a line each (default: all that the scenes hold)"

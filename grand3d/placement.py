@@ -6,15 +6,18 @@ CLEVR's; a thing stands on the table, so that a place is (x, y) and its height t
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from grand3d import markup
 from grand3d import relations as rel
 from grand3d.errors import GrandError, shown
 from grand3d.files import field, refuse_unknown
+from grand3d.places import STEP, Mask, Points, grid, place_text
 from grand3d.programs import INVALID, RELATE_EPS, SIDES, Node, Table, attribute, num_hops, run
 from grand3d.scene import Object
 
@@ -65,6 +68,8 @@ class PlacementRules:
 STRICT = PlacementRules()
 RELAXED = PlacementRules(relax=1.5)
 ROUNDING = 1e-9  # a disc that touches another overlaps it by no more than this
+NEW = "new"
+"""Id of a thing that is not on the table yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +136,21 @@ def program_from_dict(row: Any) -> Program:
     return Program(family, tuple(target), tuple(map(tuple, anchors)), radius)
 
 
+def _references(program: Program) -> tuple[tuple[Node, ...], ...]:
+    """What makes an instruction hard to follow: its anchors, or the target of one that names none."""
+    return program.anchors or ((program.target,) if program.target else ())
+
+
 def depth(program: Program) -> str:
-    """How far its anchors are named by other things: ``direct``, ``one-hop``, ``two-hop`` (or further), or ``none``."""
-    hops = [num_hops(nodes) for nodes in program.anchors]
+    """How far its anchors (without any: its target) are named by other things: ``direct``, ``one-hop``, ``two-hop`` (or further),
+    or ``none`` where it names nothing."""
+    hops = [num_hops(nodes) for nodes in _references(program)]
     return DEPTHS[min(max(hops), 2)] if hops else "none"
 
 
 def is_ordinal(program: Program) -> bool:
-    """Whether a thing is named by counting, such as the second from the left."""
-    return any(node.get("type", node.get("function")) == "ordinal" for nodes in program.anchors for node in nodes)
+    """Whether an anchor (without any: the target) is named by counting, such as the second from the left."""
+    return any(node.get("type", node.get("function")) == "ordinal" for nodes in _references(program) for node in nodes)
 
 
 def resolve(program: Program, table: Table) -> Placing:
@@ -162,8 +173,15 @@ def resolve(program: Program, table: Table) -> Placing:
     if len({id(item) for item in (target, *anchors)}) <= len(anchors):
         raise GrandError("program: it names one object twice, expected a target and anchors that differ", "bad program")
     side = 2 * (program.radius or 0.0)
-    thing = target or Object("new", "thing", (0.0, 0.0, side / 2), (side, side, side))
+    thing = target or Object(NEW, "thing", (0.0, 0.0, side / 2), (side, side, side))
     return Placing(program.family, thing, anchors, tuple(item for item in table.objects if item is not target), table.forward)
+
+
+def answer(placing: Placing, point: Sequence[float]) -> str:
+    """What is learnt: the thing and its anchors, each with its object, then the place."""
+    named = placing.anchors if placing.thing.object_id == NEW else (placing.thing, *placing.anchors)
+    spans = [markup.span(item.category, (item.object_id,)) for item in named]
+    return " ".join([*spans, place_text((*point[:2], rel.radius(placing.thing)))])
 
 
 def put(placing: Placing, point: Sequence[float]) -> Object:
@@ -173,17 +191,43 @@ def put(placing: Placing, point: Sequence[float]) -> Object:
 
 def satisfied(placing: Placing, point: Sequence[float], rules: PlacementRules = STRICT) -> bool:
     """Whether the thing stands as the instruction asks once its centre is over (x, y)."""
-    return _HOLDS[placing.family](put(placing, point), placing, rules)
+    return bool(holds_at(placing, np.array([point[:2]], float), rules)[0])
+
+
+def holds_at(placing: Placing, points: Points, rules: PlacementRules = STRICT) -> Mask:
+    """``satisfied`` for many points at once, (n, 2) -> (n,)."""
+    return _HOLDS[placing.family](points, placing, rules)
 
 
 def fault(placing: Placing, point: Sequence[float], rules: PlacementRules = STRICT) -> str:
     """Why the thing cannot stand there: ``out of bounds``, ``overlap``, or nothing. ``rules.relax`` has no part in it."""
-    thing = put(placing, point)
-    limit = rules.half_side - (rel.radius(thing) if rules.whole_inside else 0.0) + ROUNDING
-    if max(abs(thing.centroid[0]), abs(thing.centroid[1])) > limit:
+    points = np.array([point[:2]], float)
+    if not _inside(placing.thing, points, rules)[0]:
         return "out of bounds"
-    crowded = any(rel.disc_gap(thing, other) < rules.min_gap - ROUNDING for other in placing.others)
-    return "overlap" if crowded else ""
+    return "" if _apart(placing.thing, placing.others, points, rules)[0] else "overlap"
+
+
+def free_at(thing: Object, others: Sequence[Object], points: Points, rules: PlacementRules = STRICT) -> Mask:
+    """Where a thing can stand among others that stay, (n, 2) -> (n,): on the table, and clear of them all."""
+    return _inside(thing, points, rules) & _apart(thing, others, points, rules)
+
+
+def _inside(thing: Object, points: Points, rules: PlacementRules) -> Mask:
+    limit = rules.half_side - (rel.radius(thing) if rules.whole_inside else 0.0) + ROUNDING
+    return np.abs(points).max(axis=1) <= limit
+
+
+def _apart(thing: Object, others: Sequence[Object], points: Points, rules: PlacementRules) -> Mask:
+    if not others:
+        return np.ones(len(points), bool)
+    reach = np.array([rel.radius(other) + rel.radius(thing) for other in others])
+    return (_distances(points, others) - reach >= rules.min_gap - ROUNDING).all(axis=1)
+
+
+def _distances(points: Points, items: Sequence[Object]) -> Points:
+    """Units from each point to the centre of each object, (n, objects)."""
+    offset = points[:, None] - np.array([item.centroid[:2] for item in items])[None]
+    return np.hypot(offset[..., 0], offset[..., 1])
 
 
 def mistaken(placing: Placing, point: Sequence[float], rules: PlacementRules = STRICT) -> bool:
@@ -197,44 +241,50 @@ def mistaken(placing: Placing, point: Sequence[float], rules: PlacementRules = S
     return False
 
 
-def feasible(placing: Placing, rules: PlacementRules = STRICT, step: float = 0.1) -> list[tuple[float, float]]:
-    """The points of a grid over the table where the thing can stand and stands as asked."""
-    count = math.floor(2 * rules.half_side / step + ROUNDING)
-    axis = [-rules.half_side + step * k for k in range(count + 1)]
-    return [p for p in itertools.product(axis, axis) if satisfied(placing, p, rules) and not fault(placing, p, rules)]
+def feasible(placing: Placing, rules: PlacementRules = STRICT, step: float = STEP) -> Points:
+    """The points of ``grid`` where the thing can stand and stands as asked, (n, 2)."""
+    points = grid(rules.half_side, step)
+    return points[holds_at(placing, points, rules) & free_at(placing.thing, placing.others, points, rules)]
 
 
-_Holds = Callable[[Object, Placing, PlacementRules], bool]
+_Holds = Callable[[Points, Placing, PlacementRules], Mask]
 
 
 def _side(side: str) -> _Holds:
-    def holds(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
+    def holds(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
         ways = rel.directions(placing.forward)
-        aside = ways["behind" if side in ("left", "right") else "right"]
-        along = rel.beyond(thing, placing.anchors[0], ways[side])
-        angle = math.degrees(math.atan2(abs(rel.beyond(thing, placing.anchors[0], aside)), along))
-        return along > rules.side_eps / rules.relax and angle <= min(180.0, rules.side_angle * rules.relax) + ROUNDING
+        offset = points - np.array(placing.anchors[0].centroid[:2])
+        along = offset @ np.array(ways[side])
+        aside = np.abs(offset @ np.array(ways["behind" if side in ("left", "right") else "right"]))
+        angle = np.degrees(np.arctan2(aside, along))
+        return (along > rules.side_eps / rules.relax) & (angle <= min(180.0, rules.side_angle * rules.relax) + ROUNDING)
 
     return holds
 
 
-def _near(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
-    return rel.disc_gap(thing, placing.anchors[0]) <= rules.near_gap * rules.relax + ROUNDING
+def _near(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
+    gap = _distances(points, placing.anchors)[:, 0] - rel.radius(placing.anchors[0]) - rel.radius(placing.thing)
+    return gap <= rules.near_gap * rules.relax + ROUNDING
 
 
 def _both(first: _Holds, second: _Holds) -> _Holds:
-    return lambda thing, placing, rules: first(thing, placing, rules) and second(thing, placing, rules)
+    return lambda points, placing, rules: first(points, placing, rules) & second(points, placing, rules)
 
 
-def _aligned(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
-    off = [abs(thing.centroid[axis] - placing.anchors[0].centroid[axis]) for axis in (0, 1)]
-    return min(off) <= rules.align_off * rules.relax + ROUNDING
+def _aligned(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
+    off = np.abs(points - np.array(placing.anchors[0].centroid[:2])).min(axis=1)
+    return off <= rules.align_off * rules.relax + ROUNDING
 
 
-def _between(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
-    a, b = placing.anchors
-    found = rel.way(thing, a, b)
-    return found is not None and 0 < found[0] < 1 and found[1] <= rules.between_off * min(rel.radius(a), rel.radius(b)) + ROUNDING
+def _between(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
+    a, b = (np.array(anchor.centroid[:2]) for anchor in placing.anchors)
+    length = float(np.hypot(*(b - a)))
+    if length < 1e-6:
+        return np.zeros(len(points), bool)
+    offset, way = points - a, (b - a) / length
+    along, off = offset @ way / length, np.abs(offset[:, 0] * way[1] - offset[:, 1] * way[0])
+    reach = rules.between_off * min(map(rel.radius, placing.anchors)) + ROUNDING
+    return (along > 0) & (along < 1) & (off <= reach)
 
 
 def _rivals(placing: Placing) -> list[float]:
@@ -242,30 +292,29 @@ def _rivals(placing: Placing) -> list[float]:
     return [rel.floor_distance(other, anchor) for other in placing.others if other.object_id != anchor.object_id]
 
 
-def _nearest(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
+def _nearest(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
     least = min(_rivals(placing), default=math.inf)
-    return rel.floor_distance(thing, placing.anchors[0]) <= rules.relax * least + ROUNDING
+    return _distances(points, placing.anchors)[:, 0] <= rules.relax * least + ROUNDING
 
 
-def _farthest(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
+def _farthest(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
     most = max(_rivals(placing), default=0.0)
-    return rel.floor_distance(thing, placing.anchors[0]) >= most / rules.relax - ROUNDING
+    return _distances(points, placing.anchors)[:, 0] >= most / rules.relax - ROUNDING
 
 
-def _centre(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
-    return math.hypot(*thing.centroid[:2]) <= rules.centre_reach * rules.relax + ROUNDING
+def _centre(points: Points, placing: Placing, rules: PlacementRules) -> Mask:
+    return np.hypot(points[:, 0], points[:, 1]) <= rules.centre_reach * rules.relax + ROUNDING
 
 
-def _outward(pick: Callable[..., float]) -> _Holds:
-    def holds(thing: Object, placing: Placing, rules: PlacementRules) -> bool:
-        return pick(abs(thing.centroid[0]), abs(thing.centroid[1])) >= rules.edge_reach / rules.relax - ROUNDING
-
-    return holds
+def _outward(pick: Callable[..., Any]) -> _Holds:
+    return lambda points, placing, rules: (
+        pick(np.abs(points[:, 0]), np.abs(points[:, 1])) >= rules.edge_reach / rules.relax - ROUNDING
+    )
 
 
 _HOLDS: Mapping[str, _Holds] = {
     **{side: _side(side) for side in SIDES},
     **{f"{side}_adjacent": _both(_side(side), _near) for side in SIDES},
     **{"near": _near, "aligned": _aligned, "nearest": _nearest, "farthest": _farthest, "between": _between},
-    **{"centre": _centre, "edge": _outward(max), "corner": _outward(min)},
+    **{"centre": _centre, "edge": _outward(np.maximum), "corner": _outward(np.minimum)},
 }

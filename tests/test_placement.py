@@ -301,7 +301,7 @@ def test_depth_counts_the_relations_of_the_anchors() -> None:
 def test_feasible_points_are_all_right_and_leave_none_out() -> None:
     item = pl.resolve(Program("left", tuple(chain("green")), (tuple(chain("blue")),)), TABLE)
     points = pl.feasible(item, step=0.25)
-    assert points and all(pl.satisfied(item, p) and not pl.fault(item, p) for p in points)
+    assert len(points) and all(pl.satisfied(item, p) and not pl.fault(item, p) for p in points)
     assert not any(pl.fault(item, p) == "" and pl.satisfied(item, p) for p in ((0.5, 0.0), (-2.0, 0.0)))
     assert (-3.0, 0.0) in points and len(pl.feasible(item, RELAXED, 0.25)) > len(points)
 

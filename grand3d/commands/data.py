@@ -22,6 +22,7 @@ from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, read_text
 from grand3d.prompts import dialogue
+from grand3d.report import table
 from grand3d.sample import Data, save_data
 from grand3d.schema import PromptConfig
 from grand3d.serial import fit_scene
@@ -29,7 +30,22 @@ from grand3d.store import is_data, is_store, open_data, write_parquet
 
 
 def synth(options: argparse.Namespace) -> None:
-    {"rooms": _synth_rooms, "pope": _synth_pope}[options.kind](options)
+    {"rooms": _synth_rooms, "pope": _synth_pope, "tabletop": _synth_tabletop}[options.kind](options)
+
+
+def _synth_tabletop(options: argparse.Namespace) -> None:
+    from grand3d.synth.tabletop import balance, iter_tables
+
+    number = options.instructions if options.instructions is not None else 34 * options.scenes
+    scenes, samples, said = {}, [], time.monotonic()
+    for scene, rows in iter_tables(options.scenes, number, options.seed):
+        scenes[scene.scene_id] = scene
+        samples += rows
+        if time.monotonic() - said >= 10:
+            say(f"{len(scenes)} of {options.scenes} tables")
+            said = time.monotonic()
+    _write_data(options.out, Data(scenes, tuple(samples)), options.force)
+    print(table(balance(samples)))
 
 
 def _synth_pope(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from grand3d.convert.graphs import absent_scene, object_of, refuse_none_left, us
 from grand3d.convert.tabletop import SCENES_HELP, Viewpoint, read_tables
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, field, numbers, read_numbered, refuse_unknown
-from grand3d.placement import program_from_dict, program_to_dict, resolve
+from grand3d.placement import answer, program_from_dict, program_to_dict, resolve
 from grand3d.programs import table_of
 from grand3d.sample import Data, Sample
 from grand3d.scene import Scene
@@ -25,8 +25,9 @@ KEYS = ("question_id", "pair_id", "style", "scene", "text", "program", "goal", "
 def convert(*, questions: str | Path, scenes: str | Path, rejects: Rejects | None = None) -> Data:
     """Read placement instructions into samples of the task ``placement``.
 
-    ``text`` is the instruction, ``answer`` the annotated goal as a place, ``target_ids`` the thing to be moved, ``viewpoint`` the
-    camera's. ``meta`` holds ``program``, ``goal``, ``pair_id`` and ``style``, and ``train_style`` where the row has one.
+    ``text`` is the instruction, ``answer`` names the thing and its anchors, then the annotated goal as a place; ``target_ids`` is
+    the thing to be moved, ``viewpoint`` the camera's. ``meta`` holds ``program``, ``goal``, ``pair_id`` and ``style``, and
+    ``train_style`` where the row has one.
 
     Raises:
         GrandError: If a file is broken. Broken rows, unknown scenes and programs that do not name exactly one object each raise
@@ -70,6 +71,5 @@ def _sample(row: dict[str, Any], scene: Scene, viewpoint: Viewpoint) -> Sample:
     if trained is not None:
         meta["train_style"] = trained
     targets = (placing.thing.object_id,) if program.target else ()
-    answer = "<place>" + ", ".join(f"{value:.2f}" for value in goal) + "</place>"
     name = field(row, "question_id", str, "", f"{pair_id}_{style}")
-    return Sample(name, scene.scene_id, "placement", text, answer, targets, viewpoint, meta)
+    return Sample(name, scene.scene_id, "placement", text, answer(placing, goal), targets, viewpoint, meta)
