@@ -147,7 +147,7 @@ Drawn = tuple[Object, Naming, list[tuple[Object, Naming]]]
 def _drawn(
     table: Table, named: dict[str, dict[str, list[Naming]]], family: str, kind: str, rng: Random, used: Counter[str]
 ) -> Drawn | None:
-    """A thing to move and what it is placed by; the first of these, or without any the thing itself, is named as ``kind`` says."""
+    """A thing to move and what it is placed by; of these the first, or else the thing itself, is named as ``kind`` says."""
     number = NUM_ANCHORS[family]
     kinds = [kind, *[DIRECT] * (number - 1)] if number else []
     own = DIRECT if number else kind
