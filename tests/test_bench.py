@@ -233,7 +233,9 @@ def test_official_table_splits_by_others_and_m3dref_clip_keeps_walls_apart() -> 
     labels = {"couch": "sofa", "lamp": "others", "wall": "wall", "end table": "table"}
     scene = Scene("a", tuple(_object(str(i), name, 3 * i) for i, name in enumerate(names)))
     samples = tuple(Sample(str(i), "a", "object_reference", name, target_ids=(str(i),)) for i, name in enumerate(names))
-    replies = [Reply(s.sample_id, "a", "<refer_expression_grounding><p>it</p>[<1>]</refer_expression_grounding>") for s in samples]
+    replies = [
+        Reply(s.sample_id, "a", "<refer_expression_grounding><p>it</p>[<1>]</refer_expression_grounding>") for s in samples
+    ]
     rows = {row["name"]: row for row in scanrefer.score(Data({"a": scene}, samples), replies, labels=labels)["rows"]}
     numbers = {name: row["n"] for name, row in rows.items() if "(official" in name or "(M3D" in name}
     assert numbers == {

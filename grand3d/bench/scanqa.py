@@ -1,9 +1,10 @@
 """ScanQA: a short answer among several right ones, and its likeness to them.
 
 ``em1`` and ``em10`` are the official figures: the answer, or one of the first ten, among the references as they are, letter by
-letter. ``f_value`` is the share of words in common with the best reference; it needs nltk and its WordNet, by which the official
-script takes words to their lemmas. ``f_value (words)`` takes them as they stand and is never above it. EM and EM-R by the rules that papers on language models use stand beside them (``answers``), and BLEU, ROUGE-L, CIDEr
-and METEOR on PTB tokens, as the official script has them, and on cleaned texts, as LEO's has them.
+letter. ``f_value`` is what it has in common with the best reference; it needs nltk and its WordNet, by which the official
+script takes words to their lemmas. ``f_value (words)`` takes them as they stand and is never above it. EM and EM-R by the rules
+that papers on language models use stand beside them (``answers``), and BLEU, ROUGE-L, CIDEr and METEOR on PTB tokens, as the
+official script has them, and on cleaned texts, as LEO's has them.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
             "texts": "PTB tokens, and as LEO's script has them: cleaned, taken apart at blanks",
             "cider": "idf of these very references: figures of other sets of questions do not compare",
             "meteor": meteor_rule(texts),
-            "f_value": "over WordNet's lemmas" if lemma else "not available: needs nltk and its WordNet; (words) is a lower bound",
+            "f_value": "over WordNet's lemmas"
+            if lemma
+            else "not available: needs nltk and its WordNet; (words) is a lower bound",
             "spice": "not computed: needs a Java parser with its models",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
