@@ -73,7 +73,7 @@ def scored(
     if hasattr(module, "score_files"):  # files too large to be held
         if more or fitted is not None or other is not None:
             raise GrandError(f"score {bench} takes questions, predictions and --missing alone, expected no other option")
-        return module.score_files(questions, replies, missing, rejects), None, []
+        return _with_rejects(module.score_files(questions, replies, missing, rejects), rejects), None, []
     data, asked = _questions(bench, module, questions, rejects, more)
     settings = _settings(bench, module, questions, rejects, more)
 
@@ -86,9 +86,12 @@ def scored(
         if not made.get("samples"):
             raise GrandError(f"--against compares single samples, which {bench!r} does not; expected a benchmark, not synth")
         made["against"] = against(made["samples"], on(other)[0]["samples"])
-    if rejects.rows:
-        made["counts"]["rejected_rows"] = len(rejects.rows)
-    return made, data, given
+    return _with_rejects(made, rejects), data, given
+
+
+def _with_rejects(made: dict[str, Any], rejects: Rejects) -> dict[str, Any]:
+    more = {"rejected_rows": len(rejects.rows)} if rejects.rows else {}
+    return made | {"counts": made["counts"] | more}
 
 
 def upload(
@@ -109,13 +112,10 @@ def upload(
         be read.
 
     Raises:
-        GrandError: If something is broken, or the benchmark has no such form.
+        GrandError: If something is broken.
     """
     rejects = rejects if rejects is not None else Rejects()
     module = importlib.import_module(BENCHMARKS[bench])
-    if not hasattr(module, "write_upload"):
-        known = [name for name in BENCHMARKS if hasattr(importlib.import_module(BENCHMARKS[name]), "write_upload")]
-        raise GrandError(f"benchmark {bench} has no published form of answers to write, expected one of {', '.join(known)}")
     more = dict(more or {})
     data, asked = _questions(bench, module, questions, rejects, more)
     settings = _settings(bench, module, questions, rejects, more, "write_upload")
@@ -189,6 +189,10 @@ def _questions(bench: str, module: Any, path: str | Path, rejects: Rejects, more
         data = open_data(path, rejects, inspect=unscorable(tasks, getattr(module, "SEVERAL", False)))
         # what only a score leaves out was asked all the same
         return data, open_data(path, Rejects(skip_bad=True)) if rejects.rows else data
+    if not hasattr(module, "SOURCE"):
+        raise GrandError(
+            f"{shown(str(path))} is a file of questions; upload {bench} reads none, expected the data folder that was asked"
+        )
     source, keyword = module.SOURCE
     convert: Callable[..., Data] = importlib.import_module(CONVERTERS[source]).convert
     known = inspect.signature(convert).parameters

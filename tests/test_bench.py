@@ -219,11 +219,34 @@ def test_unique_objects_golden_annotations_are_split_as_the_official_script_does
     scenes: dict[str, dict[str, Object]] = {}
     for row in rows:
         scenes.setdefault(row["scene_id"], {})[row["object_id"]] = _object(row["object_id"], row["object_name"], 0)
-    unique = scanrefer.unique_objects({k: Scene(k, tuple(v.values())) for k, v in scenes.items()}, labels)
+    made = {k: Scene(k, tuple(v.values())) for k, v in scenes.items()}
+    unique, theirs = (scanrefer.unique_objects(made, labels, names) for names in (scanrefer.NYU40_NAMES, scanrefer.M3DREF_NAMES))
     for row in rows:
         assert unique[row["scene_id"], row["object_id"]] == (row["unique_multiple"] == "unique"), row
+        assert theirs[row["scene_id"], row["object_id"]] == (row["m3dref_clip_eval_type"] == "unique"), row
         name = labels.get(row["object_name"].replace("_", " "), "others")
         assert (*scanrefer.NYU40_NAMES, "others").index(name) == row["label18"]
+
+
+def test_official_table_splits_by_others_and_m3dref_clip_keeps_walls_apart() -> None:
+    names = ("couch", "lamp", "wall", "end table")
+    labels = {"couch": "sofa", "lamp": "others", "wall": "wall", "end table": "table"}
+    scene = Scene("a", tuple(_object(str(i), name, 3 * i) for i, name in enumerate(names)))
+    samples = tuple(Sample(str(i), "a", "object_reference", name, target_ids=(str(i),)) for i, name in enumerate(names))
+    replies = [
+        Reply(s.sample_id, "a", "<refer_expression_grounding><p>it</p>[<1>]</refer_expression_grounding>") for s in samples
+    ]
+    rows = {row["name"]: row for row in scanrefer.score(Data({"a": scene}, samples), replies, labels=labels)["rows"]}
+    numbers = {name: row["n"] for name, row in rows.items() if "(official" in name or "(M3D" in name}
+    assert numbers == {
+        **{"unique (official classes)": 2, "multiple (official classes)": 2},
+        **{"all, not in others (official classes)": 2, "all, in others (official classes)": 2},
+        **{"unique, not in others (official classes)": 2, "multiple, not in others (official classes)": 0},
+        **{"unique, in others (official classes)": 0, "multiple, in others (official classes)": 2},
+        **{"unique (M3DRef-CLIP's classes)": 4, "multiple (M3DRef-CLIP's classes)": 0},
+    }
+    assert rows["multiple, in others (official classes)"]["acc25"] == 50
+    assert rows["all, not in others (official classes)"]["acc25"] == 0
 
 
 # all of them

@@ -35,8 +35,32 @@ def test_scanqa_golden(golden: Callable[[str], Path], tmp_path: Path) -> None:
     row = scanqa.score(data, scanqa.read_replies(tmp_path / "r.json", data))["rows"][0]
     assert row["em1"] == pytest.approx(case["expected_percent"]["Top1 (EM)"])
     assert row["em10"] == pytest.approx(case["expected_percent"]["Top10 (EM)"])
+    assert row["f_value (words)"] == pytest.approx(case["expected_percent"]["Top1 (F-value)"])  # its lemmas were taken out
     for question, name in case["question_class"].items():
         assert scanqa.question_class(question) == name
+    assert scanqa.question_class("What is the color of the bed?") == "Color"
+
+
+def test_scanqa_f_value_by_hand_and_by_lemmas(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scanqa.f_value("two brown chairs", ["brown chair"]) == pytest.approx(2 * (1 / 3) * (1 / 2) / (1 / 3 + 1 / 2))
+    assert scanqa.f_value("two brown chairs", ["brown chair"], lambda word: word.rstrip("s")) == pytest.approx(0.8)
+    assert scanqa.f_value("", ["red"]) == scanqa.f_value("red", [""]) == scanqa.f_value("", []) == 0  # the script divides by 0
+    assert scanqa.f_value("red red blue", ["red", "blue"]) == pytest.approx(0.8)  # repetitions count, the best reference
+    sample = Sample("a", "s", "question", "What?", meta={"answers": ["brown chair"]})
+    data, replies = Data({"s": Scene("s", ())}, (sample,)), [Reply("a", "s", "brown chairs")]
+    monkeypatch.setattr(scanqa, "wordnet", lambda: lambda word: word.rstrip("s"))
+    report = scanqa.score(data, replies)
+    assert (report["rows"][0]["f_value"], report["rows"][0]["f_value (words)"]) == (100, 50)
+    monkeypatch.setattr(scanqa, "wordnet", lambda: None)
+    report = scanqa.score(data, replies)
+    assert "f_value" not in report["rows"][0] and "not available" in report["rules"]["f_value"]
+
+
+def test_wordnet_of_nltk_takes_plurals_to_their_word() -> None:
+    lemma = scanqa.wordnet()
+    if lemma is None:
+        pytest.skip("nltk and its WordNet are not installed")
+    assert (lemma("chairs"), lemma("brown"), lemma("shelves")) == ("chair", "brown", "shelf")
 
 
 def test_scanqa_upload_keeps_ten_answers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grand3d import markup
+from grand3d.cli import main
 from grand3d.convert import CONVERTERS, grand3d, graphs, pope, scanrefer
 from grand3d.errors import GrandError
 from grand3d.files import Rejects
@@ -23,6 +24,14 @@ def _write(path: Path, value: Any) -> Path:
 
 def _box(category: str, x: float = 0.0, **more: Any) -> dict[str, Any]:
     return {"category": category, "centroid": [x, 0, 0.5], "extent": [1, 1, 1], "score": 1.0, **more}
+
+
+def test_sources_without_a_published_file_at_hand_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "--list"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert list(lines) == list(CONVERTERS)
+    at_hand = {"scanrefer", "pope", "vigil3d", "sqa3d", "scannet", "mask3d", "boxes", "ply", "front3d"}
+    assert {name for name, line in lines.items() if "from documentation" not in line} == at_hand
 
 
 def test_converters_have_help_for_every_argument() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,32 +52,39 @@ def questions(bench: str) -> Data:
     )
 
 
-@pytest.mark.parametrize(
-    "bench", [name for name in BENCHMARKS if name != "mmscan"]
-)  # a file of boxes: tests/test_bench_mmscan.py
-def test_replies_with_everything_wrong_are_counted_and_drawn(
-    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))  # no Java: METEOR is left empty, the rest goes on
+def mmscan_files(folder: Path) -> tuple[Path, Path]:
+    """A file of questions a, b and c, and one of predictions with everything wrong in it, as the other benchmarks get below."""
+    box = [1.0, 0.0, 0.35, 0.7, 0.7, 0.7]
+    asked = [{"ID": name, "scan_id": SCENE.scene_id, "sub_class": "ST_attribute", "gt_bboxes": [box]} for name in "abc"]
+    said = [("a", [box]), ("a", [box]), ("b", []), ("strange", [box])]
+    rows = [json.dumps({"ID": name, "pred_bboxes": boxes, "pred_scores": [0.5] * len(boxes)}) for name, boxes in said]
+    (folder / "q.json").write_text(json.dumps(asked))
+    (folder / "r.jsonl").write_text("\n".join([*rows, '{"ID": 3}', rows[0][:40]]))
+    return folder / "q.json", folder / "r.jsonl"
+
+
+def folder_files(bench: str, folder: Path) -> tuple[Path, Path]:
+    """A data folder of three samples; replies: good, a second one, empty, strange, of wrong types, cut off; none to the third."""
     data = questions(bench)
-    save_data(tmp_path / "data", data)
-    task = data.samples[0].task
+    save_data(folder / "data", data)
+    good = TEXTS.get(data.samples[0].task, "a lamp")
     first, second, _ = (sample.sample_id for sample in data.samples)
 
     def reply(name: str, text: str) -> str:
         return json.dumps({"sample_id": name, "scene_id": SCENE.scene_id, "text": text, "object_ids": ["0", "1", "2", "3"]})
 
-    good = TEXTS.get(task, "a lamp")
-    rows = [
-        reply(first, good),
-        reply(first, good),
-        reply(second, ""),
-        reply("strange", good),
-        '{"sample_id": 3}',
-        reply("z", good)[:40],
-    ]
-    (tmp_path / "r.jsonl").write_text("\n".join(rows))
-    args = ["score", bench, str(tmp_path / "data"), str(tmp_path / "r.jsonl"), "--json"]
+    rows = [reply(first, good), reply(first, good), reply(second, ""), reply("strange", good), '{"sample_id": 3}']
+    (folder / "r.jsonl").write_text("\n".join([*rows, reply("z", good)[:40]]))
+    return folder / "data", folder / "r.jsonl"
+
+
+@pytest.mark.parametrize("bench", BENCHMARKS)
+def test_replies_with_everything_wrong_are_counted_and_drawn(
+    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Java: METEOR is left empty, the rest goes on
+    asked, replies = mmscan_files(tmp_path) if bench == "mmscan" else folder_files(bench, tmp_path)
+    args = ["score", bench, str(asked), str(replies), "--json"]
     assert main([*args, "--missing", "wrong"]) == 2 and "expected" in capsys.readouterr().err
     assert main([*args, "--skip-bad"]) == 2 and "--missing" in capsys.readouterr().err
     page = tmp_path / "page.html"
@@ -84,10 +92,26 @@ def test_replies_with_everything_wrong_are_counted_and_drawn(
     out, err = capsys.readouterr()
     report = json.loads(out)
     counts = report["counts"]
-    assert (counts["n"], counts["missing"], counts["extra"], counts["rejected_rows"]) == (3, 1, 1, 3), counts
-    assert "3" in err and (tmp_path / "r.jsonl.score.rejected.jsonl").exists()
+    broken = counts["rejected_rows"] + counts.get("duplicates", 0)
+    assert (counts["n"], counts["missing"], counts["extra"], broken) == (3, 1, 1, 3), counts
+    assert str(counts["rejected_rows"]) in err and (tmp_path / "r.jsonl.score.rejected.jsonl").exists()
     assert all(row.get("n", 1) <= 3 for row in report["rows"])
     text = page.read_text(encoding="utf-8")
     assert "<table>" in text and "<script" not in text
     assert main([*args, "--missing", "skip", "--skip-bad"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["missing"] == 1
+
+
+@pytest.mark.parametrize("bench", BENCHMARKS)
+@pytest.mark.parametrize("targets", [("1",), ("1", "3"), ()])
+def test_check_finds_no_fault_in_what_a_benchmark_asks(
+    bench: str, targets: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One target, several, or none, with true objects beside the proposals and without."""
+    made = questions(bench)
+    if bench == "scan2cap" and not targets:
+        pytest.skip("a description of nothing is a fault")
+    samples = tuple(replace(sample, target_ids=targets) for sample in made.samples)
+    for name, data in (("alone", Data(made.scenes, samples)), ("true", Data(made.scenes, samples, made.scenes))):
+        save_data(tmp_path / name, data)
+        assert main(["check", str(tmp_path / name)]) == 0, capsys.readouterr()

@@ -14,7 +14,7 @@ from grand3d.bench import pope
 from grand3d.cli import main
 from grand3d.convert.pope import convert
 from grand3d.errors import GrandError
-from grand3d.sample import Sample, load_data
+from grand3d.sample import Data, Sample, load_data
 from grand3d.scene import Object, Scene
 from grand3d.synth.pope import TYPES, pope_samples
 from grand3d.synth.vocabulary import alike
@@ -123,6 +123,9 @@ def test_labels_are_held_against_the_true_objects(tmp_path: Path) -> None:
         **{"type": "popular", "no": 3, "no_but_there": 1, "no_but_a_kind": 1, "yes": 2, "yes_but_absent": 1, "scenes": 1},
     }
     assert pope.contradicted(samples, {"a": room("a", [])}) == []
+    found = pope.score(Data({"a": scene}, tuple(samples), {"a": scene}), [], missing="wrong")["samples"]
+    assert [row["label"] for row in found[::2]] == [pope.LABELS[k] for k in (1, 2, 0, 0, 3)]
+    assert pope.label_check(Sample("x", "a", "existence", "Well?", "No"), scene.objects) == pope.LABELS[4]
 
 
 def test_public_no_labels_name_things_that_are_there(real: Callable[[str], Path]) -> None:

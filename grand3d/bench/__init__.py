@@ -7,7 +7,10 @@ Each module named here has ``PAPER``, the papers' rows, and
 - ``SOURCE``, the converter of its published questions and the keyword of their file;
 - ``read_replies(path, data, rejects=None)``, answers from our replies file or the published form;
 
-or, where files are too large to be held, ``score_files(questions, predictions, missing=None, rejects=None)`` in their place.
+or, where files are too large to be held, ``score_files(questions, predictions, missing=None, rejects=None)`` in place of
+``score``, ``SOURCE`` and ``read_replies``.
+
+``write_upload(path, data, answers) -> int`` writes the published form, and returns how many answers it cannot.
 """
 
 from __future__ import annotations

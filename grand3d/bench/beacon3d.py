@@ -27,7 +27,7 @@ from grand3d.bench.answers import clean, match, match_leo
 from grand3d.bench.common import Answer, Prediction, answer_boxes, pair, percents, read_reply
 from grand3d.bench.texts import references, rows_of, said
 from grand3d.errors import GrandError, place, shown
-from grand3d.files import Rejects, is_number, read_json
+from grand3d.files import Rejects, is_number, read_json, write_json
 from grand3d.metrics import mean_interval
 from grand3d.sample import Data, Reply, Sample, load_replies
 
@@ -173,17 +173,17 @@ def _questions(pairs: Sequence[tuple[Sample, Answer | None]], judge: Judged, cou
         error = "" if points[1] >= GOOD else "missing" if answer is None else "wrong" if text else "empty"
         extra = "more than the object" if sample.meta.get("extra") else "the object alone"
         samples.append(_about(sample) | {"part": "questions", "asks for": extra} | row | {"error": error})
-    cases = [row for row in samples for _ in row["places"]]  # a question that stands under several objects is a case of each
+    cases = [row for row in samples for _ in row["places"] or ("",)]  # one that stands under several objects is a case of each
     lines = rows_of(cases, (*names, "em", "em_r", "em (all references)"), _tags(cases))
     objects: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in samples:
         for item, _ in row["places"]:
             objects.setdefault((row["scene_id"], item), []).append(row)
     line: dict[str, Any] = {}
-    for name in names:
+    for name in names if objects else ():  # data may not say which objects they are about
         right = [all(row[name] >= (GOOD - 1) / 4 for row in rows) for rows in objects.values()]
         line |= _row("object", right, [key[0] for key in objects], name)
-    return samples, [line | {"name": f"questions: {line['name']}"} for line in (*lines, line)]
+    return samples, [line | {"name": f"questions: {line['name']}"} for line in (*lines, *([line] if line else ()))]
 
 
 def _holds_no(known: Sequence[str]) -> bool:
@@ -311,3 +311,22 @@ def _ids_of(row: dict[str, Any], sample: Sample | None) -> tuple[str, ...] | Non
     if row.get("correct") not in (0, 1):  # False and True too
         return None
     return sample.target_ids[:1] if sample is not None and row["correct"] else ("",)
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
+    """Write ``[{item_id, scan_id, object_id}]`` of expressions and ``[{question_id, scan_id, response_pred}]`` of questions, in
+    their order; ``object_id`` is the first true object that is named, "" where none is.
+
+    Returns:
+        How many answers have no question, or name nothing that can be read.
+    """
+    by_id = {answer.sample_id: answer for answer in answers}
+    rows: list[dict[str, str]] = []
+    for sample in data.samples:
+        answer = by_id.get(sample.sample_id) if sample.task in TASKS else None
+        if answer is not None and sample.task == QUESTION:
+            rows.append({"question_id": sample.sample_id, "scan_id": sample.scene_id, "response_pred": said(answer)})
+        elif answer is not None and (ids := _named(answer, data)) is not None:
+            rows.append({"item_id": sample.sample_id, "scan_id": sample.scene_id, "object_id": next(iter(ids), "")})
+    write_json(path, rows)
+    return len(by_id) - len(rows)

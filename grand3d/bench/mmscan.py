@@ -15,7 +15,7 @@ predictions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grand3d.bench.common import MISSING, percents
+from grand3d.bench.common import MISSING, percents, read_reply
 from grand3d.detection import average_precision, hits, pooled, ranked, recall, top_share, true_positives
 from grand3d.errors import GrandError, shown
-from grand3d.files import Rejects
+from grand3d.files import Rejects, write_jsonl
 from grand3d.files import field as read_field
 from grand3d.items import read_items
 from grand3d.metrics import mean_interval
-from grand3d.oriented import as_boxes, iou_oriented
+from grand3d.oriented import angles_zxy, as_boxes, iou_oriented
+from grand3d.sample import Data, Reply
+from grand3d.scene import Object
 
 Floats = NDArray[np.float64]
 
+TASKS = ("object_reference",)
+SEVERAL = True
 THRESHOLDS = (0.25, 0.5)
 TOP = (1, 3, 5, 10)
 CLASSES = ("ST-attr", "ST-space", "OO-attr", "OO-space", "OR")
@@ -261,3 +265,31 @@ def _pooled(tally: Tally) -> list[dict[str, Any]]:
                 whole[key] = sum((row[key] or 0.0) * row["n"] for row in own) / total
         rows.append(whole)
     return rows
+
+
+def write_upload(path: str | Path, data: Data, answers: Sequence[Reply]) -> int:
+    """Write rows ``{ID, pred_bboxes, pred_scores}``, as ``score mmscan`` and the devkit read them, ``ID`` being the sample's id.
+
+    The boxes are those of the objects that a reply names, in its order; their scores are the probabilities of a reply that was
+    weighed, else fall with the order. A reply that says that nothing fits has no boxes, at which the devkit stops.
+
+    Returns:
+        How many answers have no question, or name nothing that can be read.
+    """
+    asked = {sample.sample_id: sample for sample in data.samples if sample.task in TASKS}
+    rows = []
+    for answer in answers:
+        ids = read_reply(answer)[0] if answer.sample_id in asked else None
+        scene = data.scenes[asked[answer.sample_id].scene_id] if ids is not None else None
+        if ids is None or scene is None or not set(ids) <= set(scene.object_ids):
+            continue
+        chances = dict(zip(answer.object_ids, answer.chances, strict=False))  # the last chance is that of none of them
+        scores = [chances.get(item, 1 - place / len(ids)) for place, item in enumerate(ids)]
+        rows.append({"ID": answer.sample_id, "pred_bboxes": [_nine(scene[item]) for item in ids], "pred_scores": scores})
+    write_jsonl(path, rows)
+    return len(answers) - len(rows)
+
+
+def _nine(item: Object) -> list[float]:
+    angles = np.zeros(3) if item.rotation is None else angles_zxy(item.rotation)
+    return [*item.centroid, *item.extent, *angles.tolist()]

@@ -105,7 +105,8 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         missing: See :func:`grand3d.bench.common.pair`; ``skip`` is the public script's way.
 
     Returns:
-        ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1), and ``rows``: per type, template and rule:
+        ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1, and against true objects with what they say of its
+        ``label``: :func:`label_check`), and ``rows``: per type, template and rule:
         n, unknown, precision, recall, f1, accuracy, yes,
         accuracy_answered (unknown ones left out), f1_low, f1_high (95 %, bootstrap over scenes). Where a type has several
         templates, a row ``mean`` holds the mean over them, and f1_min and f1_max their spread.
@@ -139,6 +140,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
             | {key: str(sample.meta[key]) for key in ("type", "template") if key in sample.meta}
+            | ({} if data.truth is None else {"label": label_check(sample, _objects(data.truth, sample))})
             | {"error": "" if hit else _error(sample, reply)}
             for (sample, reply), hit in zip(pairs, right, strict=True)
         ],
@@ -220,6 +222,26 @@ def holds(noun: str, objects: Iterable[Object]) -> bool:
     return any(wanted & forms(item.category) for item in objects)
 
 
+LABELS = ("sound", "no, but it is there", "no, but a kind of it is there", "yes, but it is absent", "not known")
+
+
+def label_check(sample: Sample, objects: Sequence[Object]) -> str:
+    """What true objects say of a question's label, one of LABELS; ``not known`` without objects or a noun that can be told.
+
+    ``it is there``: an object bears the very label, in the singular or the plural. ``a kind of it``: a longer name of it, such
+    as "office chair" for "chairs".
+    """
+    noun = asked_noun(sample.text)
+    if noun is None or not objects:
+        return LABELS[4]
+    there = holds(noun, objects)
+    if _is_yes(sample):
+        return LABELS[0 if there else 3]
+    ends = tuple(f" {form}" for form in forms(noun))
+    longer = any(form.endswith(ends) for item in objects for form in forms(item.category))
+    return LABELS[1 if there else 2 if longer else 0]
+
+
 def contradicted(samples: Sequence[Sample], scenes: Mapping[str, Scene]) -> list[dict[str, Any]]:
     """How many labels "no" name what is there, and how many "yes" what is not, by type of question.
 
@@ -227,33 +249,30 @@ def contradicted(samples: Sequence[Sample], scenes: Mapping[str, Scene]) -> list
         scenes: All true objects. Where some are not annotated, ``no_but_there`` is a lower bound and ``yes_but_absent`` an upper.
 
     Returns:
-        Rows ``type``, ``no`` (questions so labelled, each of several templates once), ``no_but_there`` (an object bears the very
-        label), ``no_but_a_kind`` (an object bears a longer name of it, such as "office chair" for "chairs"), ``yes``,
-        ``yes_but_absent``; and ``scenes`` that were looked at. Scenes whose objects are not given are left out.
+        Rows ``type``, ``no`` (questions so labelled, each of several templates once), ``no_but_there``, ``no_but_a_kind``,
+        ``yes``, ``yes_but_absent`` (:func:`label_check`); and ``scenes`` that were looked at. What is not known is left out.
     """
+    names = ("no", "no_but_there", "no_but_a_kind", "yes", "yes_but_absent")
     rows: dict[str, dict[str, Any]] = {}
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str | None]] = set()
     where: dict[str, set[str]] = {}
     for sample in samples:
-        kind, noun = str(sample.meta.get("type", "all")), asked_noun(sample.text)
-        objects = scenes[sample.scene_id].objects if sample.scene_id in scenes else ()
-        if not objects or noun is None or (key := (kind, sample.scene_id, noun)) in seen:
+        kind = str(sample.meta.get("type", "all"))
+        key = (kind, sample.scene_id, asked_noun(sample.text))
+        found = label_check(sample, _objects(scenes, sample))
+        if found == LABELS[4] or key in seen:
             continue
         seen.add(key)
         where.setdefault(kind, set()).add(sample.scene_id)
-        names = ("no", "no_but_there", "no_but_a_kind", "yes", "yes_but_absent")
         row = rows.setdefault(kind, {"type": kind} | dict.fromkeys(names, 0))
-        there = holds(noun, objects)
-        if _is_yes(sample):
-            row["yes"] += 1
-            row["yes_but_absent"] += not there
-        else:
-            row["no"] += 1
-            row["no_but_there"] += there
-            wanted = forms(noun)
-            longer = (form for item in objects for form in forms(item.category))
-            row["no_but_a_kind"] += not there and any(form.endswith(f" {end}") for form in longer for end in wanted)
+        row["yes" if _is_yes(sample) else "no"] += 1
+        for name, label in zip((names[1], names[2], names[4]), LABELS[1:4], strict=True):
+            row[name] += found == label
     return [row | {"scenes": len(where[kind])} for kind, row in rows.items()]
+
+
+def _objects(scenes: Mapping[str, Scene], sample: Sample) -> Sequence[Object]:
+    return scenes[sample.scene_id].objects if sample.scene_id in scenes else ()
 
 
 def look_up(sample: Sample, objects: Iterable[Object]) -> bool:

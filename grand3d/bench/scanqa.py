@@ -1,13 +1,15 @@
 """ScanQA: a short answer among several right ones, and its likeness to them.
 
 ``em1`` and ``em10`` are the official figures: the answer, or one of the first ten, among the references as they are, letter by
-letter. EM and EM-R by the rules that papers on language models use stand beside them (``answers``), and BLEU, ROUGE-L, CIDEr
-and METEOR on PTB tokens, as the official script has them, and on cleaned texts, as LEO's has them.
+letter. ``f_value`` is what it has in common with the best reference; it needs nltk and its WordNet, by which the official
+script takes words to their lemmas. ``f_value (words)`` takes them as they stand and is never above it. EM and EM-R by the rules
+that papers on language models use stand beside them (``answers``), and BLEU, ROUGE-L, CIDEr and METEOR on PTB tokens, as the
+official script has them, and on cleaned texts, as LEO's has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ KINDS = (
     ("Where", "Place"),
     ("How many", "Number"),
     ("What color", "Color"),
+    ("What is the color", "Color"),
     ("What shape", "Object nature"),
     ("What type", "Object nature"),
     ("What kind", "Object nature"),
@@ -63,6 +66,37 @@ def top_ten(answer: Answer | None) -> tuple[str, ...]:
     return (more or (said(answer),))[:10]
 
 
+def f_value(text: str, known: Sequence[str], lemma: Callable[[str], str] = str) -> float:
+    """The official F-value of an answer, in [0, 1]: 1 for a reference letter by letter, else of what words (split at blanks) each
+    side has in the other, with repetitions, the harmonic mean; the best over references.
+
+    Args:
+        lemma: From a word to what is compared.
+    """
+    if text in known:
+        return 1.0
+    ours, best = [lemma(word) for word in text.split()], 0.0
+    for reference in known:
+        theirs = [lemma(word) for word in reference.split()]
+        if {*ours} & {*theirs}:
+            precision = sum(word in theirs for word in ours) / len(ours)
+            recall = sum(word in ours for word in theirs) / len(theirs)
+            best = max(best, 2 * precision * recall / (precision + recall))
+    return best
+
+
+def wordnet() -> Callable[[str], str] | None:
+    """WordNet's lemma of a word, by nltk; None where nltk or its data are not there."""
+    try:
+        from nltk.stem import WordNetLemmatizer
+
+        lemma: Callable[[str], str] = WordNetLemmatizer().lemmatize
+        lemma("chairs")
+    except (ImportError, LookupError):
+        return None
+    return lemma
+
+
 def write_upload(path: str | Path, data: Data, answers: Sequence[Answer]) -> int:
     """Write ``[{scene_id, question_id, answer_top10}]``, a reply as its only answer; see ``texts.write_texts``."""
 
@@ -85,12 +119,15 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
     counts["empty"] = sum(answer is not None and not said(answer) for _, answer in pairs)
     (texts, each), (leo, _) = text_row(pairs), text_row(pairs, leo_tokens)
     samples: list[dict[str, Any]] = []
+    lemma = wordnet()
     for (sample, answer), row, more in zip(pairs, matches(pairs), each, strict=True):
         known = references(sample)
         figures = {
             "em1": float(answer is not None and match_scanqa(said(answer), known)),
             "em10": float(answer is not None and any(match_scanqa(text, known) for text in top_ten(answer))),
+            "f_value (words)": f_value(said(answer), known),
         }
+        figures |= {"f_value": f_value(said(answer), known, lemma)} if lemma is not None else {}
         about = {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "class": question_class(sample.text)}
         error = fault(bool(row["em (all references)"]), answer)
         samples.append(about | figures | row | more | {"error": error})
@@ -108,7 +145,10 @@ def score(data: Data, replies: Sequence[Answer], missing: str | None = None) -> 
             "texts": "PTB tokens, and as LEO's script has them: cleaned, taken apart at blanks",
             "cider": "idf of these very references: figures of other sets of questions do not compare",
             "meteor": meteor_rule(texts),
-            "f-value, spice": "not computed: they rest on WordNet's lemmas and on a Java parser with its models",
+            "f_value": "over WordNet's lemmas"
+            if lemma
+            else "not available: needs nltk and its WordNet; (words) is a lower bound",
+            "spice": "not computed: needs a Java parser with its models",
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },

@@ -46,10 +46,12 @@ NYU40_NAMES = (
     *("desk", "curtain", "refrigerator", "shower curtain", "toilet", "sink", "bathtub"),
 )
 """The 17 named classes of the official unique/multiple rule; everything else is ``others``."""
+M3DREF_NAMES = (*NYU40_NAMES, "wall", "floor")
+"""Those of M3DRef-CLIP's and torchmetrics_ext's rule."""
 
 
 def read_labels(path: str | Path) -> dict[str, str]:
-    """ScanNet's label table (TSV): raw category -> one of NYU40_NAMES, or ``others``.
+    """ScanNet's label table (TSV): raw category -> one of M3DREF_NAMES, or ``others``.
 
     Raises:
         GrandError: If the table lacks one of the two columns, or has no row.
@@ -61,30 +63,36 @@ def read_labels(path: str | Path) -> dict[str, str]:
     if len(lines) == 1:
         raise GrandError(f"{path}: expected rows below the head, seen none; do its lines end with CR alone?")
     raw, nyu40 = head.index("raw_category"), head.index("nyu40class")
-    named = {name: name for name in NYU40_NAMES} | {"refridgerator": "refrigerator"}  # the spelling of the 2017 table
+    named = {name: name for name in M3DREF_NAMES} | {"refridgerator": "refrigerator"}  # the spelling of the 2017 table
     return {line[raw]: named.get(line[nyu40], "others") for line in lines[1:] if len(line) > max(raw, nyu40)}
 
 
-def unique_objects(scenes: Mapping[str, Scene], labels: Mapping[str, str] | None = None) -> dict[tuple[str, str], bool]:
+def unique_objects(
+    scenes: Mapping[str, Scene], labels: Mapping[str, str] | None = None, names: Sequence[str] = NYU40_NAMES
+) -> dict[tuple[str, str], bool]:
     """Whether an object is the only one of its class among the objects of its scene: {(scene_id, object_id): unique}.
 
     Args:
         scenes: True boxes. For the official rule these must be the referred objects of the whole split and no others.
         labels: From raw label to class, as :func:`read_labels` gives; a label it does not hold is ``others``. None takes
             the raw label itself as the class.
+        names: The classes that count as such; all else is ``others``.
     """
     out = {}
     for scene in scenes.values():
-        classes = [_class(item, labels) for item in scene.objects]
+        classes = [_class(item, labels, names) for item in scene.objects]
         count = Counter(classes)
         for item, name in zip(scene.objects, classes, strict=True):
             out[scene.scene_id, item.object_id] = count[name] == 1
     return out
 
 
-def _class(item: Object, labels: Mapping[str, str] | None) -> str:
+def _class(item: Object, labels: Mapping[str, str] | None, names: Sequence[str] = NYU40_NAMES) -> str:
     name = " ".join(item.category.lower().replace("_", " ").split())
-    return name if labels is None else labels.get(name, "others")
+    if labels is None:
+        return name
+    found = labels.get(name, "others")
+    return found if found in names else "others"
 
 
 def score(
@@ -103,7 +111,8 @@ def score(
         data: With ``truth``: replies pick among ``scenes``, targets are in ``truth``, one each. Without: both in ``scenes``;
             a sample may then have several targets or none, and is right when exactly those are named.
         missing: See :func:`grand3d.bench.common.pair`.
-        labels: From :func:`read_labels`; adds the rows of the official unique/multiple rule.
+        labels: From :func:`read_labels`; adds the rows of the official unique/multiple rule, each also of the objects within
+            and without ``others`` as the official table has them, and those of M3DRef-CLIP's rule.
         eps: Added to the union, cubic metres.
 
     Returns:
@@ -230,11 +239,21 @@ def _rows(
     everything = np.ones(len(samples), bool)
     subsets = [("all", everything)]
     if all(len(sample.target_ids) == 1 for sample in samples):
-        rules = [("raw label", None)] if labels is None else [("raw label", None), ("official classes", labels)]
-        for name, table in rules:
-            alone = unique_objects(answers, table)
-            unique = np.array([alone[sample.scene_id, sample.target_ids[0]] for sample in samples], bool)
-            subsets += [(f"unique ({name})", unique), (f"multiple ({name})", ~unique)]
+        targets = [(sample.scene_id, sample.target_ids[0]) for sample in samples]
+
+        def unique(table: Mapping[str, str] | None, names: Sequence[str]) -> list[tuple[str, NDArray[np.bool_]]]:
+            alone = unique_objects(answers, table, names)
+            flags = np.array([alone[target] for target in targets], bool)
+            return [("unique", flags), ("multiple", ~flags)]
+
+        subsets += [(f"{part} (raw label)", mask) for part, mask in unique(None, ())]
+        if labels is not None:
+            official = unique(labels, NYU40_NAMES)
+            subsets += [(f"{part} (official classes)", mask) for part, mask in official]
+            other = np.array([_class(answers[scene][item], labels) == "others" for scene, item in targets], bool)
+            for what, inside in (("not in others", ~other), ("in others", other)):
+                subsets += [(f"{part}, {what} (official classes)", mask & inside) for part, mask in [subsets[0], *official]]
+            subsets += [(f"{part} (M3DRef-CLIP's classes)", mask) for part, mask in unique(labels, M3DREF_NAMES)]
     rows = []
     for name, mask in subsets:
         row: dict[str, Any] = {"name": name, "n": int(mask.sum())}

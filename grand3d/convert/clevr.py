@@ -1,4 +1,4 @@
-"""CLEVR: coloured things on a plane, and questions about them with their programs."""
+"""CLEVR: coloured things on a plane, and questions about them with their programs (questions from documentation)."""
 
 from __future__ import annotations
 

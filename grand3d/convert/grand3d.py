@@ -1,4 +1,4 @@
-"""3D-GRAND's own files: scene graphs, and ``conversations`` about them with ids such as ``[<dining chair-2>]``."""
+"""3D-GRAND's own files: scene graphs, and ``conversations`` with ids as ``[<dining chair-2>]`` (these from documentation)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MMScan: questions and captions."""
+"""MMScan: questions and captions (``MMScan_QA.json`` from documentation)."""
 
 from __future__ import annotations
 

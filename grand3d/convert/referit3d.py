@@ -1,4 +1,4 @@
-"""ReferIt3D: Nr3D and Sr3D, descriptions of one true object among the others of its scan."""
+"""ReferIt3D: Nr3D and Sr3D, descriptions of one true object among the others of its scan (CSV files from documentation)."""
 
 from __future__ import annotations
 
