@@ -11,7 +11,6 @@ reach 100 there.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -106,9 +105,9 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
 
     Returns:
         ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1), and ``rows``: per type, template and rule:
-        n, unknown, precision, recall, f1, accuracy, yes,
-        accuracy_answered (unknown ones left out), f1_low, f1_high (95 %, bootstrap over scenes). Where a type has several
-        templates, a row ``mean`` holds the mean over them, and f1_min and f1_max their spread.
+        n, unknown, precision, recall, f1, accuracy, yes, accuracy_answered (unknown ones left out), each with its 95 % interval
+        from a bootstrap over scenes. Where a type has several templates, a row ``mean`` holds the mean over them, and f1_min and
+        f1_max their spread.
 
     Raises:
         GrandError: If replies and data do not fit together, or an answer is neither yes nor no.
@@ -132,6 +131,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },
+        "headline": ["f1", "accuracy"],
         "rows": rows,
         "baselines": baselines(replace(data, samples=tuple(samples))),
         "labels": [] if data.truth is None else contradicted(samples, data.truth),
@@ -139,6 +139,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
             | {key: str(sample.meta[key]) for key in ("type", "template") if key in sample.meta}
+            | {"label": "yes" if _is_yes(sample) else "no", "noun": asked_noun(sample.text) or "-"}
             | {"error": "" if hit else _error(sample, reply)}
             for (sample, reply), hit in zip(pairs, right, strict=True)
         ],
@@ -185,27 +186,28 @@ def _rows(samples: Sequence[Sample], said: Sequence[bool | None], unanswered: Se
 
 
 def _row(columns: Floats, masks: Sequence[NDArray[np.bool_]], scenes: NDArray[Any]) -> dict[str, Any]:
-    """One report row: rates averaged over the given parts, with the interval of their mean F1."""
-    parts = [_rates(columns[mask].sum(axis=0)) for mask in masks]
-    rates = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
+    """One report row: rates averaged over the given parts, each with the interval of its mean."""
     inside = np.any(masks, axis=0)
-    blocks = np.concatenate([columns[inside, :4] * mask[inside, None] for mask in masks], axis=1)
+    blocks = np.concatenate([columns[inside] * mask[inside, None] for mask in masks], axis=1)
 
-    def mean_f1(sums: Floats) -> Floats:
-        return binary_rates(sums.reshape(len(sums), len(masks), 4))["f1"].mean(axis=1)
+    def mean(sums: Floats, name: str) -> Floats:
+        parts = sums.reshape(*sums.shape[:-1], len(masks), columns.shape[1])
+        return _rates(parts)[name].mean(axis=-1)
 
-    low, high = bootstrap(blocks, scenes[inside], mean_f1)
-    counts = {"n": int(inside.sum()), "unknown": int(columns[inside, 4].sum())}
-    return counts | percents(rates) | {"f1_low": percent(low), "f1_high": percent(high)}
+    row: dict[str, Any] = {"n": int(inside.sum()), "unknown": int(columns[inside, 4].sum())}
+    for name in _rates(columns[:0].sum(axis=0)):
+        low, high = bootstrap(blocks, scenes[inside], lambda sums, name=name: mean(sums, name))
+        row |= percents({name: float(mean(blocks.sum(axis=0), name)), f"{name}_low": low, f"{name}_high": high})
+    return row
 
 
-def _rates(sums: Floats) -> dict[str, float]:
-    """Rates of one part from its column sums."""
-    tp, fp, fn, tn, _, given_up, given_up_no = (float(x) for x in sums)
+def _rates(sums: Floats) -> dict[str, Floats]:
+    """Rates from column sums (..., 7)."""
+    tp, fp, fn, tn, _, given_up, given_up_no = np.moveaxis(sums, -1, 0)
     total, right = tp + fp + fn + tn, tp + tn - given_up_no
-    rates = {name: float(value) for name, value in binary_rates(sums[:4]).items()}
-    answered = total - given_up
-    return rates | {"accuracy": right / total, "accuracy_answered": right / answered if answered else math.nan}
+    with np.errstate(divide="ignore", invalid="ignore"):  # a figure over nothing is NaN
+        answered = right / (total - given_up)
+        return binary_rates(sums[..., :4]) | {"accuracy": right / total, "accuracy_answered": answered}
 
 
 def asked_noun(question: str) -> str | None:
