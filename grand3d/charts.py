@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH, ROW, LEFT, RIGHT = 600, 24, 200, 116
+WIDTH, ROW, LEFT, RIGHT = 620, 24, 222, 116
 """Pixels: of a plot, of its rows, beside its axis for names and for numbers."""
 NAME_LETTERS = 30
 
