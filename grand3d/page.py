@@ -73,8 +73,9 @@ def board(report: Mapping[str, Any]) -> str:
             for row in rows
             if row.get(figure) is not None
         ]
-        body.append(_part(f"{name}: {figure}", f"<div class=plots>{charts.dots(marks, f'{figure}, {name}')}</div>{KEY}"))
-    return _whole(f"{report['benchmark']}: {report['counts']['runs']} runs", report, body)
+        drawn = f"<div class=plots>{charts.dots(marks, f'{figure}, {name}')}</div>{KEY}"
+        body.append(_part(name, drawn + html_table(rows, name)))
+    return _whole(f"{report['benchmark']}: {report['counts']['runs']} runs by {figure}", {**report, "tables": {}}, body)
 
 
 def _whole(title: str, report: Mapping[str, Any], body: Iterable[str]) -> str:
@@ -239,7 +240,8 @@ STYLE = """
 main{max-width:1240px;margin:0 auto;padding:24px 18px 60px}h1{font-size:26px;margin:0 0 8px}h2{font-size:18px;margin:34px 0 8px}
 h3{font-size:15px;margin:0}.small{color:var(--dim);font-size:12px}p.small{margin:2px 0 6px}
 .counts{display:flex;flex-wrap:wrap;gap:6px;padding:0;margin:0;list-style:none}
-.counts .zero{opacity:.6}.counts li{background:var(--card);border:1px solid var(--line);border-radius:14px;padding:1px 10px;font-size:13px}
+.counts .zero{opacity:.6}
+.counts li{background:var(--card);border:1px solid var(--line);border-radius:14px;padding:1px 10px;font-size:13px}
 svg{display:block;width:100%;height:auto;overflow:visible}svg text{font:13px system-ui,sans-serif;fill:var(--ink)}
 svg text.small,svg tspan.small{font-size:11px;fill:var(--dim)}svg .grid{stroke:var(--line)}svg .axis{stroke:var(--axis)}
 svg .bar{stroke:currentColor;stroke-width:2.5}svg circle,svg g rect{fill:currentColor}svg circle{fill-opacity:.85}
@@ -247,7 +249,8 @@ svg .bar{stroke:currentColor;stroke-width:2.5}svg circle,svg g rect{fill:current
 .target{color:var(--target)}.answer{color:var(--answer)}.both{color:var(--target)}.alike{color:var(--ours)}.other{color:var(--none)}
 svg polygon{fill:currentColor;fill-opacity:.06;stroke:currentColor;stroke-width:1}svg polygon.other{color:var(--none)}
 svg polygon.alike{stroke-dasharray:4 3}svg polygon.target,svg polygon.answer,svg polygon.both{fill-opacity:.35;stroke-width:2}
-svg polygon.both{stroke:var(--answer)}svg text.over{paint-order:stroke;stroke:var(--page);stroke-width:3px;fill:var(--ink)}
+svg polygon.both{stroke:var(--answer)}
+svg text.over{paint-order:stroke;stroke:var(--page);stroke-width:3px;fill:currentColor;font-weight:600}
 .key{color:var(--dim);font-size:13px;margin:4px 0}.key span{margin-left:10px}
 .plots{columns:500px 2;column-gap:28px}.plots section{break-inside:avoid;display:inline-block;width:100%}
 .key .both{-webkit-text-stroke:1px var(--answer)}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from grand3d import charts, markup
 from grand3d.bench.common import Answer, answer_boxes, read_reply, target_boxes
-from grand3d.boxes import objects_bounds
+from grand3d.boxes import iou, objects_bounds
 from grand3d.errors import GrandError
 from grand3d.sample import Data, Reply, Sample
 from grand3d.scene import Object
@@ -23,6 +23,7 @@ KEY = (
 )
 
 Samples = Sequence[Mapping[str, Any]]
+Box = NDArray[np.float64]
 
 
 def worst(samples: Samples, figure: str, data: Data, answers: Iterable[Answer]) -> str:
@@ -43,7 +44,7 @@ def worst(samples: Samples, figure: str, data: Data, answers: Iterable[Answer]) 
         row = min(wrong, key=lambda row: row["sample_id"] not in given)  # one that was answered, where there is one
         sample, answer = by_id[row["sample_id"]], given.get(row["sample_id"])
         told = {"asked": markup.plain(sample.text), "wanted": _wanted(data, sample), "answered": _said(data, sample, answer)}
-        told["error"] = row.get("error", "")
+        told |= {"overlap": _overlap(data, sample, answer), "error": row.get("error", "")}
         lines = "".join(f"<dt>{key}</dt><dd>{escape(text[:300])}</dd>" for key, text in told.items() if text)
         about = f"{figure} {100 * means[name]:.1f}, n {len(scenes[name])}; {sample.sample_id}"
         picture = _picture(data, sample, answer)
@@ -69,6 +70,22 @@ def _said(data: Data, sample: Sample, answer: Answer | None) -> str:
     return ", ".join(_called(known[name]) if name in known else f"unknown {name}" for name in ids) or "nothing fits"
 
 
+def _overlap(data: Data, sample: Sample, answer: Answer | None) -> str:
+    """The best IoU of an answered box with a target's: seen from above, boxes of other heights look alike."""
+    targets, answered = _boxes(data, sample, answer)
+    return f"IoU {iou(np.array(targets), np.array(answered)).max():.2f}" if targets and answered else ""
+
+
+def _boxes(data: Data, sample: Sample, answer: Answer | None) -> tuple[list[Box], list[Box]]:
+    """Bounds of the targets and of what was answered, as far as they are known; turned boxes are left out."""
+    try:
+        targets = list(target_boxes(data, sample))
+        answered = answer_boxes(answer, data) if answer is not None else None
+    except (GrandError, KeyError):
+        return [], []
+    return targets, [] if answered is None else [box for box in answered if np.shape(box) == (2, 3)]
+
+
 def _called(item: Object) -> str:
     return f"{item.category} {item.object_id}"
 
@@ -77,12 +94,7 @@ def _picture(data: Data, sample: Sample, answer: Answer | None) -> str:
     scene = data.scenes.get(sample.scene_id)
     if scene is None or not scene.objects:
         return ""
-    try:
-        targets = list(target_boxes(data, sample))
-        answered = answer_boxes(answer, data) if answer is not None else None
-    except (GrandError, KeyError):
-        targets, answered = [], None
-    marked = [] if answered is None else [box for box in answered if np.shape(box) == (2, 3)]
+    targets, marked = _boxes(data, sample, answer)
     names = {item.category for item in targets_of(data, sample) or ()}
     drawn = []
     for item, box in zip(scene.objects, objects_bounds(scene.objects), strict=True):

@@ -224,12 +224,15 @@ def _tables(members: Sequence[tuple[str, Report]], figure: str) -> dict[str, lis
 
 
 def _common_rules(reports: Sequence[Report], names: Sequence[str]) -> dict[str, str]:
-    """The rules of all reports; where they differ, those of each."""
+    """The rules of all reports; where they differ, or only some have one, with the runs that each is of."""
     out = {}
     for key in dict.fromkeys(key for report in reports for key in report["rules"]):
-        said = [str(report["rules"].get(key, "-")) for report in reports]
-        alike = len(set(said)) == 1
-        out[key] = said[0] if alike else "UNLIKE: " + "; ".join(f"{n}: {s}" for n, s in zip(names, said, strict=True))
+        said: dict[str, list[str]] = {}
+        for report, name in zip(reports, names, strict=True):
+            if key in report["rules"]:
+                said.setdefault(str(report["rules"][key]), []).append(name)
+        whole = len(said) == 1 and len(next(iter(said.values()))) == len(reports)
+        out[key] = next(iter(said)) if whole else "; ".join(f"{rule} ({', '.join(runs)})" for rule, runs in said.items())
     return out
 
 

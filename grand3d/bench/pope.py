@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
-from grand3d.bench.common import pair, percent, percents, reliability_of
+from grand3d.bench.common import pair, percents, reliability_of
 from grand3d.bench.nouns import forms, words
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_bytes, read_json, shown, write_json
 from grand3d.jsons import decode
 from grand3d.metrics import binary_rates, bootstrap, confusion
@@ -32,6 +32,8 @@ from grand3d.scene import Object, Scene
 
 TASK = "existence"
 TASKS = (TASK,)
+TYPES = ("random", "popular", "adversarial")
+"""The published samplings of questions whose answer is no."""
 SOURCE = ("pope", "questions")
 Floats = NDArray[np.float64]
 
@@ -276,24 +278,44 @@ def baselines(data: Data) -> list[dict[str, Any]]:
 
 
 def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Reply]:
-    """Read replies to these data: our own ``replies.jsonl``, or a result file as LEO and the public script use it.
+    """Read replies to these data: our own ``replies.jsonl``, or a result file as LEO and the public script use it, or a folder
+    of such files.
 
-    Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A row answers the
-    questions of its scene with the same text, of every type in the data, so give data of the file's own type. Rows for
-    other questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
+    Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A file that is named
+    by one of the types answers questions of that type alone, others those of every type in the data: a question that several
+    types ask is then answered by what was said to another of them, so give data of the file's own type. Rows for other
+    questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
 
     Raises:
         GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
     """
-    if _are_lines(read_bytes(path).decode(errors="replace")):
+    rejects = rejects if rejects is not None else Rejects()
+    folder = Path(path).is_dir()
+    if not folder and _are_lines(read_bytes(path).decode(errors="replace")):
         return load_replies(path, rejects)
+    files = sorted(Path(path).glob("*.json")) if folder else [path]
+    if not files:
+        raise GrandError(f"{place(path)}: holds no file *.json, expected result files of one model", "no file")
+    said: dict[str, dict[tuple[str, str], str]] = {}
+    typed = any("type" in sample.meta for sample in data.samples)
+    for file in files:
+        named = [kind for kind in TYPES if typed and kind in Path(file).name]
+        _read_results(file, said.setdefault(named[0] if len(named) == 1 else "", {}), rejects)
+    replies = []
+    for sample in data.samples:
+        answers = said.get(str(sample.meta.get("type")), {}) | said.get("", {})
+        if sample.task == TASK and (sample.scene_id, sample.text) in answers:
+            replies.append(Reply(sample.sample_id, sample.scene_id, answers[sample.scene_id, sample.text]))
+    return replies
+
+
+def _read_results(path: str | Path, said: dict[tuple[str, str], str], rejects: Rejects) -> None:
+    """Note what a result file answers to each (scene, question)."""
     document = read_json(path)
     if isinstance(document, dict) and len(document) == 1:
         document = next(iter(document.values()))
     if not isinstance(document, list):
         raise GrandError(f"{path}: expected a list of results of one model, seen {shown(document)}", "wrong type")
-    rejects = rejects if rejects is not None else Rejects()
-    said: dict[tuple[str, str], str] = {}
     for index, row in enumerate(document):
         try:
             if not isinstance(row, dict):
@@ -306,11 +328,6 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
                 )
         except GrandError as error:
             rejects.add(f"{path}: row {index}", str(error), row, error.cause)
-    return [
-        Reply(sample.sample_id, sample.scene_id, said[sample.scene_id, sample.text])
-        for sample in data.samples
-        if sample.task == TASK and (sample.scene_id, sample.text) in said
-    ]
 
 
 def _are_lines(text: str) -> bool:
