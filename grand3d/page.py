@@ -57,23 +57,21 @@ def page(report: Mapping[str, Any], samples: Samples = (), data: Data | None = N
     parts += _errors(samples)
     body = [f"<div class=plots>{''.join(parts)}</div>"]
     if main is not None and data is not None and (cards := worst(samples, main, data, answers)):
-        note = (
-            f"<p>Wrong in every run; the answers are those of {escape(report['runs'][0]['run'])}.</p>" if "runs" in report else ""
-        )
+        note = f"<p>The answers are those of {escape(report['runs'][0]['run'])}.</p>" if "runs" in report else ""
         body.append(_part("Worst scenes, from above" if "<svg" in cards else "Worst scenes", note + cards))
     return _whole(title, report, body)
 
 
 def board(report: Mapping[str, Any]) -> str:
     """The page of a leaderboard (``runs.leaderboard``): each of its tables drawn and written."""
-    figure, kinds, body = report["headline"][0], {"scored here": "ours", "without a model": "none", "as published": "paper"}, []
+    figure, kinds, body = report["headline"][0], {name: kind for kind, name in KINDS.items()}, []
     for name, rows in report["tables"].items():
         marks = [
             Mark(row["run"], row[figure], row.get(figure + LOW), row.get(figure + HIGH), kinds[row["from"]], _n(row))
             for row in rows
             if row.get(figure) is not None
         ]
-        drawn = f"<div class=plots>{charts.dots(marks, f'{figure}, {name}')}</div>{KEY}"
+        drawn = f"<div class=plots>{charts.dots(marks, f'{figure}, {name}')}</div>{_key(marks)}"
         body.append(_part(name, drawn + html_table(rows, name)))
     return _whole(f"{report['benchmark']}: {report['counts']['runs']} runs by {figure}", {**report, "tables": {}}, body)
 
@@ -116,11 +114,13 @@ def _part(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
-_KEY = "".join(
-    f"<span class={kind}>\N{BLACK CIRCLE}</span> {name} "
-    for kind, name in (("ours", "these replies"), ("none", "without a model"), ("paper", "as published"))
-)
-KEY = f"<p class=key>{_KEY}</p>"
+KINDS = {"ours": "scored here", "none": "without a model", "paper": "as published"}
+
+
+def _key(marks: Sequence[Mark]) -> str:
+    there = {mark.kind for mark in marks}
+    dots = " ".join(f"<span class={kind}>\N{BLACK CIRCLE}</span> {name}" for kind, name in KINDS.items() if kind in there)
+    return f"<p class=key>{dots}</p>"
 
 
 def _n(row: Mapping[str, Any]) -> str:
@@ -139,7 +139,7 @@ def _headline(report: Mapping[str, Any], figure: str) -> str:
     shown = shown or [mark for mark, _ in found]
     rest = len(found) - len(shown[:NUM_ROWS])
     more = f"<p class=small>{rest} more rows in the tables below.</p>" if rest else ""
-    return charts.dots(shown[:NUM_ROWS], figure) + KEY + more
+    return charts.dots(shown[:NUM_ROWS], figure) + _key(shown[:NUM_ROWS]) + more
 
 
 def _dependence(samples: Samples, figure: str, data: Data | None) -> list[str]:
@@ -156,8 +156,8 @@ def _dependence(samples: Samples, figure: str, data: Data | None) -> list[str]:
     for title, group in groups:
         if len(group) < 2 or len(group) > len(samples) / 2:
             continue
-        few = len(group) <= NUM_GROUPS and title not in ("category", "noun")
-        order = sorted(group, key=lambda name: (len(name), name) if few else (-len(group[name]), name))
+        numbers = all(name[:1].isdigit() for name in group) and title not in ("category", "noun")
+        order = sorted(group, key=lambda name: (0 if numbers else -len(group[name]), len(name), name))
         marks = [_mark(name, [row for row in group[name] if row.get(figure) is not None], figure) for name in order[:NUM_GROUPS]]
         rest = len(order) - len(marks)
         more = f"<p class=small>{rest} rarer ones are left out here.</p>" if rest else ""

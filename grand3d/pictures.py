@@ -38,10 +38,12 @@ def worst(samples: Samples, figure: str, data: Data, answers: Iterable[Answer]) 
     cards: list[str] = []
     drawn = False
     for name in sorted(scenes, key=lambda name: (means[name], -len(scenes[name]), name)):
-        wrong = [row for row in scenes[name] if not row[figure]]
+        wrong = [row for row in scenes[name] if row[figure] < 0.5]
         if not wrong or len(cards) == NUM_WORST:
             continue
-        row = min(wrong, key=lambda row: row["sample_id"] not in given)  # one that was answered, where there is one
+        row = min(
+            wrong, key=lambda row: (row[figure], row["sample_id"] not in given)
+        )  # one that was answered, where there is one
         sample, answer = by_id[row["sample_id"]], given.get(row["sample_id"])
         told = {"asked": markup.plain(sample.text), "wanted": _wanted(data, sample), "answered": _said(data, sample, answer)}
         told |= {"overlap": _overlap(data, sample, answer), "error": row.get("error", "")}
