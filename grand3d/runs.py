@@ -34,14 +34,20 @@ def read_report(path: str | Path) -> dict[str, Any]:
             raise GrandError(f"{place(path)}: {key} is {shown(report.get(key))}, {expected}", "wrong type")
     if not all(isinstance(value, int) for value in report["counts"].values()):
         raise GrandError(f"{place(path)}: counts is {shown(report['counts'])}, {expected}", "wrong type")
+    for key in ("rows", "baselines", "paper", "headline"):
+        if not isinstance(report.setdefault(key, []), list):
+            raise GrandError(f"{place(path)}: {key} is {shown(report[key])}, {expected}", "wrong type")
     for key in ("rows", "baselines", "paper"):
-        rows = report.setdefault(key, [])
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        rows = report[key]
+        if not all(isinstance(row, dict) for row in rows):
             raise GrandError(f"{place(path)}: {key} is {shown(rows)}, {expected}", "wrong type")
+        figures = {name for row in rows for name in row if name + "_low" in row}
         for row in rows:
-            bounded = [name for name in row if name + "_low" in row]
-            if any(not is_number(row[name]) and row[name] is not None for name in bounded):
+            numbers = [name for name in row if name in figures or name.endswith((*BOUNDS, SPREAD))]
+            if any(not is_number(row[name]) and row[name] is not None for name in numbers):
                 raise GrandError(f"{place(path)}: {key} has the row {shown(row)}, {expected}", "wrong type")
+    if not all(isinstance(name, str) for name in report["headline"]):
+        raise GrandError(f"{place(path)}: headline is {shown(report['headline'])}, {expected}", "wrong type")
     return report
 
 

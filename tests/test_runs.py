@@ -97,6 +97,10 @@ def test_leaderboard_is_sorted_and_names_what_stands_beside(
         '{"benchmark": "x", "rows": [1], "counts": {}, "rules": {}}',
         '{"benchmark": "x", "counts": {"n": "a"}, "rules": {}}',
         '{"benchmark": "x", "counts": {}, "rules": {}, "rows": [{"acc": "y", "acc_low": 1.0}]}',
+        '{"benchmark": "x", "counts": {}, "rules": {}, "rows": [{"acc": 1.0, "acc_low": 1.0}, {"acc": []}]}',
+        '{"benchmark": "x", "counts": {}, "rules": {}, "rows": [{"acc": 1.0, "acc_low": "1"}]}',
+        '{"benchmark": "x", "counts": {}, "rules": {}, "headline": 3}',
+        '{"benchmark": "x", "counts": {}, "rules": {}, "headline": [3]}',
     ],
 )
 def test_leaderboard_of_what_is_no_report(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
