@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH, ROW, LEFT, RIGHT = 600, 24, 200, 116
+WIDTH, ROW, LEFT, RIGHT = 620, 24, 222, 116
 """Pixels: of a plot, of its rows, beside its axis for names and for numbers."""
 NAME_LETTERS = 30
 
@@ -130,7 +130,8 @@ def room(footprints: Sequence[tuple[NDArray[np.float64], str, str]], label: str,
         if kind in ("target", "answer", "both"):
             x, y = at(corners.mean(axis=0))
             x = min(max(x, 40), side - 40)
-            written.append(f'<text class="small over" x="{x}" y="{y + 4}" text-anchor="middle">{escape(_short(name, 16))}</text>')
+            place = f'class="small over {kind}" x="{x}" y="{y + 4}" text-anchor="middle"'
+            written.append(f"<text {place}>{escape(_short(name, 16))}</text>")
     metre = f'<line class="axis" x1="{edge}" x2="{edge + scale:.1f}" y1="{height - 10}" y2="{height - 10}"/>'
     return "".join([*out, *written, metre, f'<text class="small" x="{edge + scale + 6:.1f}" y="{height - 6}">1 m</text></svg>'])
 

@@ -98,7 +98,7 @@ def _reference_row(data: Data, replies: Sequence[Reply], missing: str | None) ->
 def _existence_row(data: Data, replies: Sequence[Reply], missing: str | None) -> Row:
     plain = replace(data, samples=tuple(replace(sample, meta={}) for sample in data.samples))  # one row, not one a type
     report = pope.score(plain, replies, missing)
-    kept = ("n", "accuracy", "f1", "f1_low", "f1_high", "yes")
+    kept = ("n", "accuracy", "accuracy_low", "accuracy_high", "f1", "f1_low", "f1_high", "yes")
     row = next(row for row in report["rows"] if row["rule"] == "words")
     baselines = [
         {"name": f"existence: {line['name']}"} | {key: line[key] for key in kept if key in line} for line in report["baselines"]

@@ -79,7 +79,7 @@ def cell(row: Mapping[str, Any], name: str) -> str:
         return "-"
     if not isinstance(value, float):
         return str(value).replace("|", "/")
-    if row.get(name + SPREAD) is not None:
-        return f"{value:.2f} ± {row[name + SPREAD]:.2f}"
+    spread = row.get(name + SPREAD)
+    text = f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
     low, high = row.get(name + LOW), row.get(name + HIGH)
-    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.1f}, {high:.1f}]"
+    return text if low is None or high is None else f"{text} [{low:.1f}, {high:.1f}]"

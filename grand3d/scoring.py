@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, shown
 from grand3d.files import Rejects
 from grand3d.replies import refuse_stale
+from grand3d.runs import question_set
 from grand3d.sample import TASKS, Data, Reply, load_replies
 from grand3d.store import is_store, open_data
 
@@ -51,6 +53,7 @@ def scored(
     fitted: str | Path | None = None,
     other: str | Path | None = None,
     more: Mapping[str, Any] | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[dict[str, Any], Data | None, list[Answer]]:
     """The report of a benchmark on a replies file, the questions (None where they are too many to be held) and the answers.
 
@@ -61,6 +64,7 @@ def scored(
         fitted: What ``calibrate`` wrote, to decide again by.
         other: Replies to compare with, sample by sample.
         more: Of FILES and SETTINGS, those that are given.
+        only: The samples to score; None scores all.
 
     Raises:
         GrandError: If something is broken, does not belong to the benchmark, or does not fit together.
@@ -76,6 +80,8 @@ def scored(
         return _with_rejects(module.score_files(questions, replies, missing, rejects), rejects), None, []
     data, asked = _questions(bench, module, questions, rejects, more)
     settings = _settings(bench, module, questions, rejects, more)
+    if only is not None:
+        data = replace(data, samples=tuple(sample for sample in data.samples if sample.sample_id in only))
 
     def on(path: str | Path) -> tuple[dict[str, Any], list[Answer]]:
         given = _answers(module, path, data, asked, rejects, fitted)
@@ -86,6 +92,8 @@ def scored(
         if not made.get("samples"):
             raise GrandError(f"--against compares single samples, which {bench!r} does not; expected a benchmark, not synth")
         made["against"] = against(made["samples"], on(other)[0]["samples"])
+    if made.get("samples"):
+        made["questions"] = question_set(made["samples"])
     return _with_rejects(made, rejects), data, given
 
 

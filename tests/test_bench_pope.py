@@ -277,3 +277,39 @@ def test_score_pope_baselines_are_over_the_scored_samples() -> None:
     report = pope.score(QUESTIONS, _answers("yes", "no", "yes"), missing="skip")
     rows = {row["name"]: (row["template"], row["n"], row["recall"]) for row in report["baselines"]}
     assert rows == {"look-up": ("t1", 3, 50), "always yes": ("t1", 3, 100)}
+
+
+def test_a_folder_of_result_files_is_one_model_each_file_of_its_type(tmp_path: Path) -> None:
+    def sample(kind: str, answer: str) -> Sample:
+        meta = {"type": kind, "template": "template_1"}
+        return Sample(f"{kind} {answer}", "s", "existence", f"Are there any {answer} things?", answer, meta=meta)
+
+    data = Data({"s": Scene("s", ())}, tuple(sample(kind, say) for kind in ("random", "popular") for say in ("yes", "no")))
+    for kind, said in (("random", "yes"), ("popular", "no")):
+        rows = [
+            {"scene_id": "s", "instruction": f"Are there any {word} things?\n<image>", "response": said} for word in ("yes", "no")
+        ]
+        (tmp_path / f"leo_{kind}_template_1.json").write_text(json.dumps({"model": rows}))
+    replies = pope.read_replies(tmp_path, data)
+    assert {reply.sample_id: reply.text for reply in replies} == {
+        "random yes": "yes",
+        "random no": "yes",
+        "popular yes": "no",
+        "popular no": "no",
+    }
+    assert len(pope.read_replies(tmp_path / "leo_random_template_1.json", data)) == 2
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(GrandError, match="expected result files"):
+        pope.read_replies(tmp_path / "empty", data)
+
+
+def test_every_figure_has_the_interval_of_its_mean_over_templates(real: Callable[[str], Path]) -> None:
+    from grand3d.convert.pope import convert
+
+    data = convert(questions=real("3dpope/scannet200"))
+    report = pope.score(data, pope.read_replies(real("3dpope/leo_replies"), data), "skip")
+    row = _row(report, rule="strict", template="mean")
+    figures = [round(row[name], 1) for name in ("precision", "recall", "f1", "accuracy", "yes")]
+    assert figures == [54.5, 97.9, 70.0, 57.9, 90.0]  # the averages of the public script
+    assert all(row[f"{name}_low"] < row[name] < row[f"{name}_high"] for name in ("precision", "recall", "f1", "accuracy", "yes"))
+    assert {sample["type"] for sample in report["samples"]} == {"random"}

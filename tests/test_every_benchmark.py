@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def test_replies_with_everything_wrong_are_counted_and_drawn(
     assert all(row.get("n", 1) <= 3 for row in report["rows"])
     text = page.read_text(encoding="utf-8")
     assert "<table>" in text and "<script" not in text
+    plots = re.findall(r"<svg.*?</svg>", text)
+    assert plots and all(re.search("<circle|<rect|<polygon", plot) for plot in plots)
     assert main([*args, "--missing", "skip", "--skip-bad"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["missing"] == 1
 

@@ -40,7 +40,7 @@ LAYERS = (
     "model",
     "preflight generate exactness",
     "train",
-    "evaluate report chat checks",
+    "evaluate report chat checks pictures",
     "plan page exports",
     "repl",
     "scoring",

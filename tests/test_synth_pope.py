@@ -124,7 +124,7 @@ def test_labels_are_held_against_the_true_objects(tmp_path: Path) -> None:
     }
     assert pope.contradicted(samples, {"a": room("a", [])}) == []
     found = pope.score(Data({"a": scene}, tuple(samples), {"a": scene}), [], missing="wrong")["samples"]
-    assert [row["label"] for row in found[::2]] == [pope.LABELS[k] for k in (1, 2, 0, 0, 3)]
+    assert [row["check"] for row in found[::2]] == [pope.LABELS[k] for k in (1, 2, 0, 0, 3)]
     assert pope.label_check(Sample("x", "a", "existence", "Well?", "No"), scene.objects) == pope.LABELS[4]
 
 

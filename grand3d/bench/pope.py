@@ -11,7 +11,6 @@ reach 100 there.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grand3d import markup
-from grand3d.bench.common import pair, percent, percents, reliability_of
+from grand3d.bench.common import pair, percents, reliability_of
 from grand3d.bench.nouns import forms, words
-from grand3d.errors import GrandError
+from grand3d.errors import GrandError, place
 from grand3d.files import Rejects, field, read_bytes, read_json, shown, write_json
 from grand3d.jsons import decode
 from grand3d.metrics import binary_rates, bootstrap, confusion
@@ -33,6 +32,8 @@ from grand3d.scene import Object, Scene
 
 TASK = "existence"
 TASKS = (TASK,)
+TYPES = ("random", "popular", "adversarial")
+"""The published samplings of questions whose answer is no."""
 SOURCE = ("pope", "questions")
 Floats = NDArray[np.float64]
 
@@ -105,11 +106,11 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         missing: See :func:`grand3d.bench.common.pair`; ``skip`` is the public script's way.
 
     Returns:
-        ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1, and against true objects with what they say of its
-        ``label``: :func:`label_check`), and ``rows``: per type, template and rule:
-        n, unknown, precision, recall, f1, accuracy, yes,
-        accuracy_answered (unknown ones left out), f1_low, f1_high (95 %, bootstrap over scenes). Where a type has several
-        templates, a row ``mean`` holds the mean over them, and f1_min and f1_max their spread.
+        ``counts``, ``samples`` (each with its accuracy by ``words``, 0 or 1, and against true objects with what they say
+        of its label: :func:`label_check`), and ``rows``: per type, template and rule:
+        n, unknown, precision, recall, f1, accuracy, yes, accuracy_answered (unknown ones left out), each with its 95 % interval
+        from a bootstrap over scenes. Where a type has several templates, a row ``mean`` holds the mean over them, and f1_min and
+        f1_max their spread.
 
     Raises:
         GrandError: If replies and data do not fit together, or an answer is neither yes nor no.
@@ -133,6 +134,7 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
             "missing": missing or "none missing",
             "interval": "95 %, bootstrap over scenes",
         },
+        "headline": ["f1", "accuracy"],
         "rows": rows,
         "baselines": baselines(replace(data, samples=tuple(samples))),
         "labels": [] if data.truth is None else contradicted(samples, data.truth),
@@ -140,7 +142,8 @@ def score(data: Data, replies: Sequence[Reply], missing: str | None = None) -> d
         "samples": [
             {"sample_id": sample.sample_id, "scene_id": sample.scene_id, "accuracy": float(hit)}
             | {key: str(sample.meta[key]) for key in ("type", "template") if key in sample.meta}
-            | ({} if data.truth is None else {"label": label_check(sample, _objects(data.truth, sample))})
+            | {"label": "yes" if _is_yes(sample) else "no", "noun": asked_noun(sample.text) or "-"}
+            | ({} if data.truth is None else {"check": label_check(sample, _objects(data.truth, sample))})
             | {"error": "" if hit else _error(sample, reply)}
             for (sample, reply), hit in zip(pairs, right, strict=True)
         ],
@@ -187,27 +190,28 @@ def _rows(samples: Sequence[Sample], said: Sequence[bool | None], unanswered: Se
 
 
 def _row(columns: Floats, masks: Sequence[NDArray[np.bool_]], scenes: NDArray[Any]) -> dict[str, Any]:
-    """One report row: rates averaged over the given parts, with the interval of their mean F1."""
-    parts = [_rates(columns[mask].sum(axis=0)) for mask in masks]
-    rates = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
+    """One report row: rates averaged over the given parts, each with the interval of its mean."""
     inside = np.any(masks, axis=0)
-    blocks = np.concatenate([columns[inside, :4] * mask[inside, None] for mask in masks], axis=1)
+    blocks = np.concatenate([columns[inside] * mask[inside, None] for mask in masks], axis=1)
 
-    def mean_f1(sums: Floats) -> Floats:
-        return binary_rates(sums.reshape(len(sums), len(masks), 4))["f1"].mean(axis=1)
+    def mean(sums: Floats, name: str) -> Floats:
+        parts = sums.reshape(*sums.shape[:-1], len(masks), columns.shape[1])
+        return _rates(parts)[name].mean(axis=-1)
 
-    low, high = bootstrap(blocks, scenes[inside], mean_f1)
-    counts = {"n": int(inside.sum()), "unknown": int(columns[inside, 4].sum())}
-    return counts | percents(rates) | {"f1_low": percent(low), "f1_high": percent(high)}
+    row: dict[str, Any] = {"n": int(inside.sum()), "unknown": int(columns[inside, 4].sum())}
+    for name in _rates(columns[:0].sum(axis=0)):
+        low, high = bootstrap(blocks, scenes[inside], lambda sums, name=name: mean(sums, name))
+        row |= percents({name: float(mean(blocks.sum(axis=0), name)), f"{name}_low": low, f"{name}_high": high})
+    return row
 
 
-def _rates(sums: Floats) -> dict[str, float]:
-    """Rates of one part from its column sums."""
-    tp, fp, fn, tn, _, given_up, given_up_no = (float(x) for x in sums)
+def _rates(sums: Floats) -> dict[str, Floats]:
+    """Rates from column sums (..., 7)."""
+    tp, fp, fn, tn, _, given_up, given_up_no = np.moveaxis(sums, -1, 0)
     total, right = tp + fp + fn + tn, tp + tn - given_up_no
-    rates = {name: float(value) for name, value in binary_rates(sums[:4]).items()}
-    answered = total - given_up
-    return rates | {"accuracy": right / total, "accuracy_answered": right / answered if answered else math.nan}
+    with np.errstate(divide="ignore", invalid="ignore"):  # a figure over nothing is NaN
+        answered = right / (total - given_up)
+        return binary_rates(sums[..., :4]) | {"accuracy": right / total, "accuracy_answered": answered}
 
 
 def asked_noun(question: str) -> str | None:
@@ -293,24 +297,44 @@ def baselines(data: Data) -> list[dict[str, Any]]:
 
 
 def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -> list[Reply]:
-    """Read replies to these data: our own ``replies.jsonl``, or a result file as LEO and the public script use it.
+    """Read replies to these data: our own ``replies.jsonl``, or a result file as LEO and the public script use it, or a folder
+    of such files.
 
-    Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A row answers the
-    questions of its scene with the same text, of every type in the data, so give data of the file's own type. Rows for
-    other questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
+    Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A file that is named
+    by one of the types answers questions of that type alone, others those of every type in the data: a question that several
+    types ask is then answered by what was said to another of them, so give data of the file's own type. Rows for other
+    questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
 
     Raises:
         GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
     """
-    if _are_lines(read_bytes(path).decode(errors="replace")):
+    rejects = rejects if rejects is not None else Rejects()
+    folder = Path(path).is_dir()
+    if not folder and _are_lines(read_bytes(path).decode(errors="replace")):
         return load_replies(path, rejects)
+    files = sorted(Path(path).glob("*.json")) if folder else [path]
+    if not files:
+        raise GrandError(f"{place(path)}: holds no file *.json, expected result files of one model", "no file")
+    said: dict[str, dict[tuple[str, str], str]] = {}
+    typed = any("type" in sample.meta for sample in data.samples)
+    for file in files:
+        named = [kind for kind in TYPES if typed and kind in Path(file).name]
+        _read_results(file, said.setdefault(named[0] if len(named) == 1 else "", {}), rejects)
+    replies = []
+    for sample in data.samples:
+        answers = said.get(str(sample.meta.get("type")), {}) | said.get("", {})
+        if sample.task == TASK and (sample.scene_id, sample.text) in answers:
+            replies.append(Reply(sample.sample_id, sample.scene_id, answers[sample.scene_id, sample.text]))
+    return replies
+
+
+def _read_results(path: str | Path, said: dict[tuple[str, str], str], rejects: Rejects) -> None:
+    """Note what a result file answers to each (scene, question)."""
     document = read_json(path)
     if isinstance(document, dict) and len(document) == 1:
         document = next(iter(document.values()))
     if not isinstance(document, list):
         raise GrandError(f"{path}: expected a list of results of one model, seen {shown(document)}", "wrong type")
-    rejects = rejects if rejects is not None else Rejects()
-    said: dict[tuple[str, str], str] = {}
     for index, row in enumerate(document):
         try:
             if not isinstance(row, dict):
@@ -323,11 +347,6 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
                 )
         except GrandError as error:
             rejects.add(f"{path}: row {index}", str(error), row, error.cause)
-    return [
-        Reply(sample.sample_id, sample.scene_id, said[sample.scene_id, sample.text])
-        for sample in data.samples
-        if sample.task == TASK and (sample.scene_id, sample.text) in said
-    ]
 
 
 def _are_lines(text: str) -> bool:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from grand3d import calibration, markup, runs
+from grand3d.bench.common import Answer
 from grand3d.checks import own_replies
 from grand3d.commands.common import keeping, say
 from grand3d.errors import GrandError
 from grand3d.files import Rejects, write_jsonl, write_text
 from grand3d.language.measures import measure
 from grand3d.language.profile import groups
-from grand3d.page import page
+from grand3d.page import board, page
 from grand3d.report import render
 from grand3d.sample import Data, load_replies
 from grand3d.store import open_data
@@ -30,11 +31,11 @@ def score(options: argparse.Namespace) -> None:
             raise GrandError(f"--{name} with {len(options.replies)} replies files, expected one")
     names = (*scoring.FILES, *scoring.SETTINGS)
     more = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
-    reports = []
-    for path in options.replies:
+
+    def scored(path: str, only: Collection[str] | None = None) -> tuple[dict[str, Any], Data | None, list[Answer]]:
         rejects = Rejects(options.skip_bad)
         with keeping(rejects, f"{path}.score"):
-            report, data, answers = scoring.scored(
+            return scoring.scored(
                 options.bench,
                 options.questions,
                 path,
@@ -43,13 +44,20 @@ def score(options: argparse.Namespace) -> None:
                 options.calibration,
                 options.against,
                 more,
+                only,
             )
-        samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
-        if options.language:
-            _by_language(options.bench, report, samples, data)
-        reports.append(report)
+
+    report, data, answers = scored(options.replies[0])
     if several:
-        report, samples, data, answers = runs.over_runs(reports, _run_names(options.replies)), [], None, []
+        reports = [report, *(scored(path)[0] for path in options.replies[1:])]
+        answered = [runs.sample_ids(one) for one in reports]
+        common, uncommon = set.intersection(*answered), len(set.union(*answered)) - len(set.intersection(*answered))
+        if uncommon and common:  # --missing skip: only what every run answered can be averaged
+            reports = [scored(path, common)[0] for path in options.replies]
+        report = runs.over_runs(reports, _run_names(options.replies), uncommon)
+    samples = report.pop("samples", [])  # thousands of rows: for comparing, not for reading
+    if options.language:
+        _by_language(options.bench, report, samples, data)
     if options.samples is not None:
         if not samples:
             raise GrandError(f"score {options.bench} gives no figures of single samples, expected no --samples here")
@@ -71,7 +79,7 @@ def _by_language(bench: str, report: dict[str, Any], samples: Sequence[dict[str,
 def leaderboard(options: argparse.Namespace) -> None:
     reports = [runs.read_report(path) for path in options.reports]
     made = runs.leaderboard(reports, _run_names(options.reports))
-    _show(options, made, lambda: page(made))
+    _show(options, made, lambda: board(made))
 
 
 def _run_names(paths: Sequence[str]) -> list[str]:
