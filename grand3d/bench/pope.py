@@ -297,7 +297,7 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
 
     Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A row answers the
     questions of its scene with the same text, of every type in the data, so give data of the file's own type. Rows for
-    other questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
+    other questions count as extra; a row that repeats an earlier one is taken once, one that contradicts it is refused.
 
     Raises:
         GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
@@ -323,11 +323,14 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
                 )
         except GrandError as error:
             rejects.add(f"{path}: row {index}", str(error), row, error.cause)
-    return [
+    asked = [sample for sample in data.samples if sample.task == TASK]
+    known = {(sample.scene_id, sample.text) for sample in asked}
+    ours = [
         Reply(sample.sample_id, sample.scene_id, said[sample.scene_id, sample.text])
-        for sample in data.samples
-        if sample.task == TASK and (sample.scene_id, sample.text) in said
+        for sample in asked
+        if (sample.scene_id, sample.text) in said
     ]
+    return ours + [Reply(f"{key[0]}: {key[1]}", key[0], text) for key, text in said.items() if key not in known]
 
 
 def _are_lines(text: str) -> bool:
