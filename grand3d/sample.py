@@ -164,7 +164,7 @@ def _numbered_samples(path: str | Path, rejects: Rejects | None) -> Iterator[tup
     def new_sample(row: Any) -> Sample:
         sample = sample_from_dict(row)
         if sample.sample_id in seen:
-            raise GrandError(f"sample {shown(sample.sample_id)} occurs twice; the first one counts", "id twice")
+            raise GrandError(f"sample {shown(sample.sample_id)} occurs twice, expected once; the first one counts", "id twice")
         seen.add(sample.sample_id)
         return sample
 

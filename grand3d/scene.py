@@ -353,7 +353,7 @@ def split_scenes(path: str | Path, rejects: Rejects | None = None) -> tuple[dict
             named.add(row["scene_id"])
         scene = scene_from_dict(row)
         if scene.scene_id in scenes:
-            raise GrandError(f"scene {shown(scene.scene_id)} occurs twice; the first one counts", "id twice")
+            raise GrandError(f"scene {shown(scene.scene_id)} occurs twice, expected once; the first one counts", "id twice")
         return scene
 
     for scene in read_jsonl(path, new_scene, rejects):

@@ -214,7 +214,9 @@ def test_read_replies_of_a_result_file_answers_by_scene_and_question(tmp_path: P
     rows = [*_results("yes", "no", "Yes", "no"), *_results("yes"), _results("no")[0] | {"scene_id": "other"}]
     for document in (rows, {"model": rows}):
         path.write_text(json.dumps(document))
-        assert [r.text for r in pope.read_replies(path, data)] == ["yes", "no", "Yes", "no"]
+        replies = pope.read_replies(path, data)
+        assert [r.text for r in replies[:4]] == ["yes", "no", "Yes", "no"]
+        assert pope.score(data, replies)["counts"]["extra"] == len(replies[4:]) == 1  # to another scan
     assert _row(pope.score(data, pope.read_replies(path, data)), rule="strict", template="t1")["accuracy"] == 100
 
 

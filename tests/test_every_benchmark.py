@@ -13,7 +13,7 @@ import pytest
 
 from grand3d.bench import BENCHMARKS
 from grand3d.cli import main
-from grand3d.sample import Data, Sample, save_data
+from grand3d.sample import Data, Reply, Sample, save_data
 from grand3d.scene import Object, Scene
 
 SCENE = Scene(
@@ -103,6 +103,50 @@ def test_replies_with_everything_wrong_are_counted_and_drawn(
     assert plots and all(re.search("<circle|<rect|<polygon", plot) for plot in plots)
     assert main([*args, "--missing", "skip", "--skip-bad"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["missing"] == 1
+
+
+def published(bench: str) -> Data:
+    """The questions with ids as the published forms spell them."""
+    data = questions(bench)
+    if bench == "scan2cap":
+        return data
+    spelt = "{}_{}" if bench == "multi3drefer" else "{}_1_{}"
+    samples = [
+        replace(one, sample_id=spelt.format(one.scene_id, k), text=f"{one.text} {k}", meta=one.meta | {"ann_id": k})
+        for k, one in enumerate(data.samples)
+    ]
+    return replace(data, samples=tuple(samples))
+
+
+def damaged(document: Any) -> tuple[Any, int]:
+    """Published answers: the first and the second, a second one to the first, broken ones; how many are broken for sure."""
+    if isinstance(document, list):
+        return [*document[:2], document[0], 3, {}, None, "x", []], 5
+    first, second, _ = document
+    return {first: document[first], second: None, "strange": document[first], "odd": 3.5}, 1  # None is an answer to some
+
+
+@pytest.mark.parametrize("bench", [name for name in BENCHMARKS if name != "mmscan"])  # whose published form is that above
+def test_published_answers_with_everything_wrong_are_counted(
+    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    module, data, out = importlib.import_module(BENCHMARKS[bench]), published(bench), tmp_path / "up.json"
+    save_data(tmp_path / "data", data)
+    text = TEXTS.get(data.samples[0].task, "a lamp")
+    replies = [Reply(sample.sample_id, sample.scene_id, text, SCENE.object_ids) for sample in data.samples]
+    assert module.write_upload(out, data, replies, **({"labels": {}} if bench == "scanrefer" else {})) == 0
+    args = ["score", bench, str(tmp_path / "data"), str(out), "--json"]
+    assert main(args) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert (counts["n"], counts["missing"], counts["extra"], counts.get("rejected_rows", 0)) == (3, 0, 0, 0)
+    document, broken = damaged(json.loads(out.read_text(encoding="utf-8")))
+    out.write_text(json.dumps(document))
+    assert main([*args, "--missing", "wrong"]) == 2 and "expected" in capsys.readouterr().err
+    assert main([*args, "--missing", "wrong", "--skip-bad"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert counts["n"] == 3 and counts["rejected_rows"] >= broken
+    assert counts["missing"] + counts.get("empty", 0) >= 1 and counts["extra"] >= isinstance(document, dict)
 
 
 @pytest.mark.parametrize("bench", BENCHMARKS)

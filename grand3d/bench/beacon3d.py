@@ -293,7 +293,7 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
             rejects.add(where, f"is {shown(row)}, expected an object that answers one question", row, "broken row")
             continue
         if name in seen:
-            rejects.add(where, f"a second answer to {shown(name)}; the first one counts", row, "second reply")
+            rejects.add(where, f"a second answer to {shown(name)}, expected one; the first one counts", row, "second reply")
             continue
         seen.add(name)
         out.append(Prediction(name, scene, object_ids=ids, text="" if ids is not None else text))

@@ -90,7 +90,9 @@ def pair(
     absent = [sample.sample_id for sample in samples if sample.sample_id not in by_id]
     if len(absent) == len(samples) and replies:
         first = f"first reply: {shown(replies[0].sample_id)}, first sample: {shown(absent[0])}"
-        raise GrandError(f"none of the {len(replies)} replies is to one of the {len(samples)} samples ({first})")
+        raise GrandError(
+            f"none of the {len(replies)} replies is to one of the {len(samples)} samples, expected the same ids ({first})"
+        )
     if len(absent) == len(samples) and missing == "skip":
         raise GrandError(f"nothing to score: no replies to the {len(samples)} samples of task {task!r}, expected at least one")
     if absent and missing is None:

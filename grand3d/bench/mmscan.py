@@ -110,7 +110,7 @@ def read_questions(path: str | Path, rejects: Rejects | None = None) -> dict[str
 
     for where, (name, question) in read_items(path, parse, rejects):
         if name in out:
-            rejects.add(where, f"question {shown(name)} occurs twice; the first one counts", name, "id twice")
+            rejects.add(where, f"question {shown(name)} occurs twice, expected once; the first one counts", name, "id twice")
         else:
             out[name] = question
     if not out:

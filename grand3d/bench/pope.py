@@ -303,7 +303,7 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
     Result files are a list of ``{scene_id, instruction, response}``, or ``{model: list}`` with one model. A file that is named
     by one of the types answers questions of that type alone, others those of every type in the data: a question that several
     types ask is then answered by what was said to another of them, so give data of the file's own type. Rows for other
-    questions are passed over, as in the public script; a row that contradicts an earlier one is refused.
+    questions count as extra; a row that repeats an earlier one is taken once, one that contradicts it is refused.
 
     Raises:
         GrandError: If the file is neither, or a row is broken, unless ``rejects`` collects such rows.
@@ -320,12 +320,14 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
     for file in files:
         named = [kind for kind in TYPES if typed and kind in Path(file).name]
         _read_results(file, said.setdefault(named[0] if len(named) == 1 else "", {}), rejects)
-    replies = []
-    for sample in data.samples:
+    replies, asked = [], set()
+    for sample in (sample for sample in data.samples if sample.task == TASK):
         answers = said.get(str(sample.meta.get("type")), {}) | said.get("", {})
-        if sample.task == TASK and (sample.scene_id, sample.text) in answers:
+        asked.add((sample.scene_id, sample.text))
+        if (sample.scene_id, sample.text) in answers:
             replies.append(Reply(sample.sample_id, sample.scene_id, answers[sample.scene_id, sample.text]))
-    return replies
+    strange = {key: text for answers in said.values() for key, text in answers.items() if key not in asked}
+    return replies + [Reply(f"{key[0]}: {key[1]}", key[0], text) for key, text in strange.items()]
 
 
 def _read_results(path: str | Path, said: dict[tuple[str, str], str], rejects: Rejects) -> None:

@@ -337,7 +337,7 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
             if corners.shape != (8, 3) or not np.isfinite(corners).all():
                 raise ValueError
             if name in seen:
-                raise GrandError(f"a second prediction for {shown(name)}; the first one counts", "second reply")
+                raise GrandError(f"a second prediction for {shown(name)}, expected one; the first one counts", "second reply")
         except (TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, GrandError) else f"bbox is {shown(row.get('bbox'))}, expected 8 corners"
             rejects.add(where, reason, row, getattr(error, "cause", "") or "bad box")

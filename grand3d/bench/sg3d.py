@@ -185,7 +185,8 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
             if key in asked and not waiting[key]:
                 times = "once" if asked[key] == 1 else f"{asked[key]} times"
                 raise GrandError(
-                    f"a further result of {shown(key)}, which the data ask {times}; the first counts", "second reply"
+                    f"a further result of {shown(key)}, which the data ask {times}, expected no more; the first counts",
+                    "second reply",
                 )
             if key in asked and not fits:
                 reason = f"expected those of the data, {shown(_wanted(waiting[key][0]))}; is it of another release?"

@@ -162,7 +162,7 @@ def read_texts(path: str | Path, data: Data, rejects: Rejects | None = None, key
             rejects.add(where, f"is {shown(row)}, expected an object with {key} and the text of an answer", row, "broken row")
             continue
         if name in seen:
-            rejects.add(where, f"a second answer to {shown(name)}; the first one counts", row, "second reply")
+            rejects.add(where, f"a second answer to {shown(name)}, expected one; the first one counts", row, "second reply")
             continue
         seen.add(name)
         out.append(Prediction(name, scenes.get(name, str(row.get("scene_id", ""))), text=text, object_ids=top or None))

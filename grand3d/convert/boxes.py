@@ -84,7 +84,7 @@ def convert(
         try:
             item = object_of_row(row, str(len(found[scene_id])), up)
             if item.object_id in found[scene_id]:
-                raise GrandError(f"object {shown(item.object_id)} occurs twice; the first one counts", "id twice")
+                raise GrandError(f"object {shown(item.object_id)} occurs twice, expected once; the first one counts", "id twice")
         except GrandError as error:
             rejects.add(where, str(error), row, error.cause)
             continue

@@ -43,7 +43,7 @@ def convert(*, scenes: str | Path, questions: str | Path | None = None, rejects:
                 raise absent_scene(name, lost, "is not among the scenes")
             sample = _sample(row, name, index, tables[name][1])
             if sample.sample_id in samples:
-                raise GrandError(f"question {shown(sample.sample_id)} occurs twice", "id twice")
+                raise GrandError(f"question {shown(sample.sample_id)} occurs twice, expected once", "id twice")
         except GrandError as error:
             rejects.add(f"{place(questions)}: question {index}", str(error), row, error.cause)
             continue

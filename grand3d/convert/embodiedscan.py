@@ -49,7 +49,7 @@ def convert(*, infos: str | Path, regions: str | Path | None = None, rejects: Re
         try:
             scene = _scene(row, names, areas, where, rejects)
             if scene.scene_id in scenes:
-                raise GrandError(f"scene {shown(scene.scene_id)} occurs twice; the first one counts", "id twice")
+                raise GrandError(f"scene {shown(scene.scene_id)} occurs twice, expected once; the first one counts", "id twice")
             scenes[scene.scene_id] = scene
         except GrandError as error:
             rejects.add(where, str(error), row, error.cause)

@@ -48,7 +48,7 @@ def convert(
             try:
                 new = list(_samples(object_of(row), scenes, rejected, task))
                 if any(sample.sample_id in samples for sample in new):
-                    raise GrandError(f"id {shown(row['id'])} occurs twice", "id twice")
+                    raise GrandError(f"id {shown(row['id'])} occurs twice, expected once", "id twice")
             except GrandError as error:
                 rejects.add(f"{place(conversations)}: row {index}", str(error), row, error.cause)
                 continue

@@ -182,7 +182,7 @@ def assemble(
             if true is not None:
                 _refuse_unknown_ids(sample, true[sample.scene_id])
             if sample.sample_id in samples:
-                raise GrandError(f"annotation {shown(sample.sample_id)} occurs twice", "id twice")
+                raise GrandError(f"annotation {shown(sample.sample_id)} occurs twice, expected once", "id twice")
         except GrandError as error:
             rejects.add(where, str(error), row, error.cause)
             continue

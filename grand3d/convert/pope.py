@@ -47,7 +47,10 @@ def convert(
                 if sample.scene_id not in scenes:
                     raise absent_scene(sample.scene_id, rejected, "has no proposals")
                 if sample.sample_id in samples:
-                    raise GrandError(f"id {shown(sample.sample_id)} occurs twice; are these files of two label sets?", "id twice")
+                    raise GrandError(
+                        f"id {shown(sample.sample_id)} occurs twice, expected once; are these files of two label sets?",
+                        "id twice",
+                    )
             except GrandError as error:
                 rejects.add(f"{place(file)}: row {index}", str(error), row, error.cause)
                 continue

@@ -43,7 +43,7 @@ def convert(*, questions: str | Path, scenes: str | Path, rejects: Rejects | Non
             raise absent_scene(name, lost, "is not among the scenes")
         sample = _sample(row, *tables[name])
         if sample.sample_id in samples:
-            raise GrandError(f"instruction {shown(sample.sample_id)} occurs twice", "id twice")
+            raise GrandError(f"instruction {shown(sample.sample_id)} occurs twice, expected once", "id twice")
         return sample
 
     for _, sample in read_numbered(questions, make, rejects):

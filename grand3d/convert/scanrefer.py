@@ -176,7 +176,7 @@ def _samples(
                 raise absent_scene(scene_id, rejected, "has no proposals")
             _check_target(row, object_id, labels[scene_id])
             if sample_id in samples:
-                raise GrandError(f"annotation {sample_id} occurs twice", "id twice")
+                raise GrandError(f"annotation {sample_id} occurs twice, expected once", "id twice")
         except GrandError as error:
             rejects.add(where, str(error), row, error.cause)
             continue

@@ -43,7 +43,7 @@ def convert(*, graphs: str | Path, rejects: Rejects | None = None) -> Data:
             where = f"{place(file)}: scan {scan}"
             try:
                 if scan in scenes:
-                    raise GrandError(f"scan {shown(scan)} occurs twice; the first one counts", "id twice")
+                    raise GrandError(f"scan {shown(scan)} occurs twice, expected once; the first one counts", "id twice")
                 scenes[scan] = _scene(scan, row, where, rejects)
             except GrandError as error:
                 rejects.add(where, str(error), row, error.cause)

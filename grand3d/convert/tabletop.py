@@ -42,7 +42,7 @@ def read_tables(path: str | Path, rejects: Rejects) -> tuple[dict[str, tuple[Sce
         try:
             scene, viewpoint = _scene(row)
             if scene.scene_id in found:
-                raise GrandError(f"scene {shown(scene.scene_id)} occurs twice; the first one counts", "id twice")
+                raise GrandError(f"scene {shown(scene.scene_id)} occurs twice, expected once; the first one counts", "id twice")
         except GrandError as error:
             rejects.add(where, str(error), row, error.cause)
             with contextlib.suppress(GrandError, AttributeError):
