@@ -268,3 +268,11 @@ SPATIAL = FACING | _set(
 PATTERNS = _set("check dot fur lattice pattern plaid polka stripe texture weave")
 """Nouns that say of what has them how its surface is."""
 WISHES = _set("desire hope like love need needed want wanted wish")
+MEANT = _set(
+    "able best designed functions good great helpful ideal intended made meant necessary needed perfect reserved serves "
+    "suitable suited used useful"
+)
+SERVES = _set("act acting acts functions serve serves serving used")
+SEEING = _set("come encounter face find locate notice pass reach see spot view walk")
+"""Verbs of what someone does in a room to see a thing, which are no purpose of it."""
+USUALLY = _set("normally often use usually")

@@ -10,7 +10,6 @@ from grand3d.language.words import Token, attribute_kind, base
 CLAUSE = ("as", "when", "if", "while", "once", "upon", "after", "by")
 """Words that begin a clause of how the scene is looked at."""
 _PEOPLE = ("you", "i", "we", "one", "people", "someone", "person", "they", "he", "she")
-_SEEN = ("see", "find", "notice", "reach", "encounter", "spot", "pass", "walk", "face", "come", "find", "locate", "view")
 _STILL = ("located", "situated", "positioned", "placed", "used", "attached", "mounted", "colored", "labeled", "surrounded")
 
 
@@ -37,106 +36,68 @@ def subject(parse: Parse, k: int, ends: list[int]) -> int | None:
 
 def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | None, str]]]:
     """Functions: "used to ...", "for washing", "a place to sit on", "that you can sit on". Returns their tokens, and of which
-    thing each is said."""
+    thing each is said.
+    """
     row, used, out = parse.tokens, set(), []
-    for k, token in enumerate(row):
-        if k in used:
+    for k in range(1, len(row) - 1):
+        start = None if k in used else _purpose_start(parse, k)
+        if start is None or any(token.lower in lex.SEEING for token in row[start : start + 3]):
             continue
-        before = row[k - 1] if k else None
-        after = row[k + 1] if k + 1 < len(row) else None
-        start = None
-        if after is None or before is None:
-            continue
-        if (
-            (
-                token.lower in ("for", "to")
-                and before.lower
-                in (
-                    "used",
-                    "meant",
-                    "designed",
-                    "made",
-                    "suitable",
-                    "intended",
-                    "able",
-                    "serves",
-                    "ideal",
-                    "perfect",
-                    "good",
-                    "great",
-                    "suited",
-                    "useful",
-                    "needed",
-                    "best",
-                    "meant",
-                    "functions",
-                    "helpful",
-                    "necessary",
-                    "reserved",
-                )
-            )
-            or (
-                token.lower == "as"
-                and before.lower in ("used", "serves", "serving", "acts", "functions", "acting", "serve", "act")
-            )
-            or (
-                token.lower in ("that", "which")
-                and token.tag == "REL"
-                and after.lower not in lex.SPATIAL
-                and _acts(after, row[k + 2 : k + 3])
-            )
-            or (token.lower == "for" and before.tag in ("N", "ONE") and before.lower not in lex.SEEK)
-            or (
-                token.lower == "to"
-                and before.tag in ("N", "ONE")
-                and before.lower not in ("next", "close")
-                and (_verb(after.lower) or (after.tag == "N" and row[k + 2 : k + 3] != [] and row[k + 2].tag in ("DET", "POS")))
-                and not relation_at(row, k)
-            )
-        ):
-            start = k + 1
-        elif token.lower in _PEOPLE and token.tag in ("PRO", "ONE") and k > 0 and before.lower not in CLAUSE:
-            verb = next(
-                (
-                    j
-                    for j in range(k + 1, min(k + 6, len(row)))
-                    if row[j].tag in ("VERB", "N") and row[j].lower not in lex.ADVERBS
-                ),
-                None,
-            )
-            modal = before.lower == "where" and verb is not None and row[verb].lower not in lex.FACING
-            modal |= any(t.tag == "MODAL" or t.lower in ("usually", "use", "often", "normally") for t in row[k + 1 : k + 4])
-            if modal and verb is not None and not any(t.lower in CLAUSE for t in row[max(0, k - 4) : k]):
-                start = k + 1
-        elif (
-            token.lower in ("can", "could")
-            and token.tag == "MODAL"
-            and after.tag in ("VERB", "N")
-            and before.tag in ("CONJ", "REL", "N")
-        ) or (
-            token.lower in ("would", "do", "can", "should")
-            and after.lower in _PEOPLE
-            and row[0].lower in ("what", "which", "where")
-        ):
-            start = k + 1
-        elif token.lower in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
-            start = k + 2
-        elif token.lower == "where" and k and _passive(parse, k + 1):
-            start = k + 1
-        elif before.lower == "it" and before.tag == "PRO" and token.lower not in lex.SPATIAL and _acts(token, row[k + 1 : k + 2]):
-            start = k
-        if start is not None and any(t.lower in _SEEN for t in row[start : start + 3]):
-            start = None
-        if start is None:
-            continue
-        number = owner(parse, k)
         stop = _clause_end(parse, start, ends)
-        words = " ".join(t.text for t in row[k:stop])
-        out.append((number, words))
+        out.append((owner(parse, k), " ".join(token.text for token in row[k:stop])))
         used |= set(range(k, stop))
         for thing in parse.things:
-            if thing.start >= k and thing.start < stop:
+            if k <= thing.start < stop:
                 thing.role = "activity"
+    _purposes_in_names(parse)
+    return used, out
+
+
+def _purpose_start(parse: Parse, k: int) -> int | None:
+    """Where the verb of a purpose stands that is introduced at token ``k``; None where none is."""
+    row = parse.tokens
+    before, token, after, later = row[k - 1], row[k], row[k + 1], row[k + 2 : k + 3]
+    word, named = token.lower, before.tag in ("N", "ONE")
+    if word in ("for", "to") and before.lower in lex.MEANT:
+        return k + 1
+    if word == "as" and before.lower in lex.SERVES:
+        return k + 1
+    if word in ("that", "which") and token.tag == "REL" and after.lower not in lex.SPATIAL and _acts(after, later):
+        return k + 1
+    if word == "for" and named and before.lower not in lex.SEEK:
+        return k + 1
+    if word == "to" and named and before.lower not in ("next", "close") and not relation_at(row, k):
+        does = after.lower in lex.OTHER_VERBS | lex.SEEK
+        return k + 1 if does or (after.tag == "N" and later != [] and later[0].tag in ("DET", "POS")) else None
+    if word in _PEOPLE and token.tag in ("PRO", "ONE") and before.lower not in CLAUSE:
+        if _people_do(row, k):
+            return k + 1
+    elif word in ("can", "could") and token.tag == "MODAL" and after.tag in ("VERB", "N") and before.tag in ("CONJ", "REL", "N"):
+        return k + 1
+    elif word in ("would", "do", "can", "should") and after.lower in _PEOPLE and row[0].lower in ("what", "which", "where"):
+        return k + 1
+    elif word in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
+        return k + 2
+    elif word == "where" and _passive(parse, k + 1):
+        return k + 1
+    elif before.lower == "it" and before.tag == "PRO" and word not in lex.SPATIAL and _acts(token, row[k + 1 : k + 2]):
+        return k
+    return None
+
+
+def _people_do(row: list[Token], k: int) -> bool:
+    """Whether the person at token ``k`` can or usually does something with the thing named before: "that you can sit on"."""
+    following = (token for token in row[k + 1 : k + 6] if token.tag in ("VERB", "N") and token.lower not in lex.ADVERBS)
+    verb = next(following, None)
+    if verb is None or any(token.lower in CLAUSE for token in row[max(0, k - 4) : k]):
+        return False
+    if row[k - 1].lower == "where" and verb.lower not in lex.FACING:
+        return True
+    return any(token.tag == "MODAL" or token.lower in lex.USUALLY for token in row[k + 1 : k + 4])
+
+
+def _purposes_in_names(parse: Parse) -> None:
+    """Purposes in a noun phrase, "working surface", and patterns, "a rug with stripes"."""
     for number, thing in enumerate(parse.things[1:], 1):
         if thing.head in lex.PATTERNS:
             parse.things[number - 1].attributes.append(("texture", thing.head))
@@ -151,7 +112,6 @@ def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | 
             and first not in lex.ROOMS
         ):
             thing.attributes.append(("function", " ".join([*acts, thing.head])))
-    return used, out
 
 
 def _acts(verb: Token, following: list[Token]) -> bool:
@@ -165,10 +125,6 @@ def _passive(parse: Parse, k: int) -> bool:
     thing = next((t for t in parse.things if t.start == k), None)
     following = parse.tokens[thing.end : thing.end + 3] if thing is not None else []
     return bool(following) and following[0].tag in ("BE", "MODAL") and any(t.tag == "VERB" for t in following[1:])
-
-
-def _verb(word: str) -> bool:
-    return word in lex.OTHER_VERBS or word in lex.SEEK
 
 
 def _clause_end(parse: Parse, start: int, ends: list[int]) -> int:

@@ -36,7 +36,7 @@ def understand(text: str) -> Parse:
     used |= texts(parse)
     used |= predicates(parse, ends, used)
     relations(parse, ends, used, views)
-    degrees(parse, used)
+    degrees(parse)
     parse.negations = [t.lower for t in parse.tokens if t.tag != "QUOTE" and (t.lower in lex.NEGATIVE or t.lower.endswith("n't"))]
     lower = text.lower()
     parse.negations += [
