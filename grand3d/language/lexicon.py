@@ -276,3 +276,6 @@ SERVES = _set("act acting acts functions serve serves serving used")
 SEEING = _set("come encounter face find locate notice pass reach see spot view walk")
 """Verbs of what someone does in a room to see a thing, which are no purpose of it."""
 USUALLY = _set("normally often use usually")
+USES = _set("clean close enter go hold look mark move need open place put take touch use walk want")
+"""Verbs of SEEK that after "to" say a purpose."""
+DEGREES = _set("least less more most")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from grand3d.language import lexicon as lex
 from grand3d.language.clues import relation_at
-from grand3d.language.parse import Parse
+from grand3d.language.parse import Parse, Thing
 from grand3d.language.words import Token, attribute_kind, base
 
 CLAUSE = ("as", "when", "if", "while", "once", "upon", "after", "by")
 """Words that begin a clause of how the scene is looked at."""
 _PEOPLE = ("you", "i", "we", "one", "people", "someone", "person", "they", "he", "she")
+_ASKED = ("would", "do", "can", "should")
+_LINKING = ("BE", "ADV", "NEG", "CONJ", "VERB", "REL", "N", "ONE")
+"""What stands before a predicate."""
 _STILL = ("located", "situated", "positioned", "placed", "used", "attached", "mounted", "colored", "labeled", "surrounded")
 
 
@@ -72,9 +75,9 @@ def _purpose_start(parse: Parse, k: int) -> int | None:
     if word in _PEOPLE and token.tag in ("PRO", "ONE") and before.lower not in CLAUSE:
         if _people_do(row, k):
             return k + 1
-    elif word in ("can", "could") and token.tag == "MODAL" and after.tag in ("VERB", "N") and before.tag in ("CONJ", "REL", "N"):
-        return k + 1
-    elif word in ("would", "do", "can", "should") and after.lower in _PEOPLE and row[0].lower in ("what", "which", "where"):
+    elif word in ("can", "could") and token.tag == "MODAL" and after.tag in ("VERB", "N"):
+        return k + 1 if before.tag in ("CONJ", "REL", "N") else None
+    elif word in _ASKED and after.lower in _PEOPLE and row[0].lower in ("what", "which", "where"):
         return k + 1
     elif word in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
         return k + 2
@@ -189,66 +192,48 @@ def _holder(parse: Parse, number: int) -> int:
 
 def predicates(parse: Parse, ends: list[int], used: set[int]) -> set[int]:
     """Attributes said by a verb: "is white", "colored red", "made of wood", "lying on its side". Returns their tokens."""
-    row, out, k = parse.tokens, set(), 0
+    row, out = parse.tokens, set()
     covered = {j for thing in parse.things for j in range(thing.start, thing.end)}
-    while k < len(row):
-        token = row[k]
-        linked = k and any(t.tag in ("BE", "ADV", "NEG", "CONJ", "VERB", "REL") or t.tag in ("N", "ONE") for t in row[k - 1 : k])
-        if token.tag == "ADJ" and k not in covered and k not in used and linked:
-            number = subject(parse, k, ends)
-            stem, degree = base(token.lower)
-            kind = attribute_kind(token.lower) or ("state" if token.lower.endswith("ed") else "style")
-            up = k + 1 < len(row) and row[k + 1].lower in ("up", "down", "than")
-            if (
-                number is not None
-                and stem not in {"close", "far", "near"} | lex.POSITIONAL
-                and not (up and stem in ("high", "low"))
-            ):
-                parse.things[number].attributes.append((kind, token.lower))
-                if degree or row[k - 1].lower in ("more", "most", "less", "least"):
-                    parse.things[number].degrees.append((stem, degree or "est"))
-        elif (
-            token.lower in ("most", "least", "more", "less")
-            and k not in covered
-            and k + 1 < len(row)
-            and row[k + 1].tag != "PREP"
-        ):
-            number = subject(parse, k, ends)
-            if number is not None and row[k + 1].tag != "ADJ":
-                parse.things[number].degrees.append((row[k + 1].lower, "est"))
-        elif (
-            token.tag == "VERB"
-            and token.lower.endswith(("ed", "ept", "ut"))
-            and k
-            and _well(row, k)
-            and token.lower not in _STILL
-        ):
-            number = subject(parse, k, ends)
-            if number is not None:
-                parse.things[number].attributes.append(("state", token.lower))
-        elif token.lower == "made" and row[k + 1 : k + 2] and row[k + 1].lower in ("of", "from", "out"):
-            number = subject(parse, k, ends)
-            for thing in parse.things:
-                if number is not None and k < thing.start <= k + 3:
-                    kinds = thing.attributes or [("material", thing.head)]
-                    parse.things[number].attributes += [*kinds, ("material", thing.head)][: len(thing.attributes) + 1]
-                    thing.role, thing.attributes = "activity", []
-                    out |= set(range(k, thing.end))
-        elif token.lower in ("lying", "standing") and [t.lower for t in row[k + 1 : k + 3]] in (["on", "its"], ["on", "their"]):
-            number = subject(parse, k, ends)
-            if number is not None:
-                parse.things[number].attributes.append(("state", " ".join(t.text for t in row[k : k + 4])))
-            for thing in parse.things:
-                if k < thing.start <= k + 3:
-                    thing.role = "activity"
+    for k in range(1, len(row)):
+        number = subject(parse, k, ends)
+        if number is None:
+            continue
+        thing, token, before = parse.things[number], row[k], row[k - 1]
+        following = [later.lower for later in row[k + 1 : k + 3]]
+        if token.tag == "ADJ" and k not in covered | used and before.tag in _LINKING:
+            _predicate(thing, token.lower, before.lower, following)
+        elif token.lower in lex.DEGREES and k not in covered and following and row[k + 1].tag not in ("PREP", "ADJ"):
+            thing.degrees.append((following[0], "est"))  # "most well stored"
+        elif token.tag == "VERB" and token.lower.endswith(("ed", "ept", "ut")) and _well(before.lower):
+            if token.lower not in _STILL:
+                thing.attributes.append(("state", token.lower))
+        elif token.lower == "made" and following[:1] in (["of"], ["from"], ["out"]):
+            for material in parse.things:
+                if k < material.start <= k + 3:
+                    thing.attributes += material.attributes + [("material", material.head)] * (not material.attributes)
+                    material.role, material.attributes = "activity", []
+                    out |= set(range(k, material.end))
+        elif token.lower in ("lying", "standing") and following in (["on", "its"], ["on", "their"]):
+            thing.attributes.append(("state", " ".join(later.text for later in row[k : k + 4])))
+            for side in parse.things:
+                if k < side.start <= k + 3:
+                    side.role = "activity"
             out |= set(range(k, k + 4))
-        k += 1
     return out
 
 
-def _well(row: list, k: int) -> bool:
-    """Whether an adverb of manner stands before the participle at ``k``: "neatly put", "well stored"."""
-    before = row[k - 1].lower
-    return before in ("well", "currently", "half", "fully") or (
-        before.endswith("ly") and before not in ("directly", "immediately", "only")
-    )
+def _predicate(thing: Thing, word: str, before: str, following: list[str]) -> None:
+    """Add an adjective behind a verb to the thing that it is about."""
+    stem, degree = base(word)
+    placed = stem in ("high", "low") and following[:1] in (["up"], ["down"], ["than"])
+    if placed or stem in {"close", "far", "near"} | lex.POSITIONAL:
+        return
+    thing.attributes.append((attribute_kind(word) or ("state" if word.endswith("ed") else "style"), word))
+    if degree or before in lex.DEGREES:
+        thing.degrees.append((stem, degree or "est"))
+
+
+def _well(word: str) -> bool:
+    """Whether an adverb of manner: "neatly put", "well stored"."""
+    manner = word.endswith("ly") and word not in ("directly", "immediately", "only")
+    return manner or word in ("well", "currently", "half", "fully")
