@@ -57,6 +57,10 @@ def stated(text: str, prefix: str) -> set[str]:
         ("The light switch by the picture frame", set()),
         ("the trash can is next to the paper towel dispenser", set()),
         ("The largest of the chairs", {"size"}),
+        ("The sofa with a checkered blanket draped over it", {"texture", "state"}),
+        ("The lamp in the hall that is switched off", {"state"}),
+        ("The door that leads to the hall", set()),
+        ("This ornate piece of furniture", {"style"}),
         ("This shelf is grey and made of steel.", {"color", "material"}),
     ],
 )
@@ -81,6 +85,8 @@ def test_types_of_attributes(text: str, kinds: set[str]) -> None:
         ("The second door from the right", {"ordinal", "viewpoint_dependent"}),
         ("The last stool in a row of stools", {"ordinal", "arrangement"}),
         ("The shelf with a clock on it", {"near", "vertical"}),
+        ("The stool that is taller than the counter", {"comparison"}),
+        ("Besides the one that is broken, find the bins", set()),
         ("A round red table", set()),
     ],
 )
@@ -111,6 +117,7 @@ def test_types_of_anchors(text: str, kinds: set[str]) -> None:
         ("An appliance beside the sink.", "categorical"),
         ("There are two storage units. Pick the wider one.", "categorical"),
         ("The office chair", "fine-grained"),
+        ("A heavy piece of furniture near the bed", "categorical"),
         ("There are two stools here. Take the one on the left.", "fine-grained"),
     ],
 )
@@ -129,6 +136,8 @@ def test_granularity_is_that_of_the_most_exact_name(text: str, expected: str) ->
         ("Look for the two desks. The chair of interest is behind them.", "chair", 1),
         ("There is a table. The lamp of interest is on it.", "lamp", 1),
         ("From the door, choose the last of the stools", "stool", 1),
+        ("Of the four stools at the bar, choose the one beside the sink.", "stool", 1),
+        ("Which of these chairs has wheels?", "chair", 0),
     ],
 )
 def test_target_and_whether_it_is_named_first(text: str, head: str, later: int) -> None:

@@ -139,9 +139,9 @@ CATEGORY_SECOND = _set("area display equipment solution storage surface system u
 ABSTRACT = _set(
     "addition amount angle answer anything appearance arrangement bit case choice color colour condition "
     "configuration contrast conversation design direction distance everything fact height help instruction kind "
-    "length location look lot majority manner material matter meeting name nature option order orientation pattern "
-    "point position possibility purpose question rest shape size something state step style task texture thing time "
-    "type usage use way width work"
+    "length location look lot majority manner material matter meeting name nature none nothing option order "
+    "orientation pattern point position possibility purpose question rest shape size something state step style task "
+    "texture thing time type usage use way width work"
 )
 """Nouns of no thing that could be pointed at, where they are not the target."""
 ACTIVITIES = _set(
@@ -164,8 +164,8 @@ ROOMS = REGIONS - _set("area center centre corner doorway entrance half middle p
 
 PARTITIVES = _set(
     "array assortment back bit bottom bunch center centre cluster collection column corner couple edge end face foot "
-    "front group half head item kind line lot middle model number pair part pieces pile rest row section series set "
-    "sheet side sort stack stretch style top type variety version"
+    "front group half head item kind line lot middle model number pair part piece pieces pile rest row section series "
+    "set sheet side sort stack stretch style top type variety version"
 )
 """Nouns before "of" whose thing is the one after it."""
 COLLECTIONS = _set("arrangement array bunch circle cluster collection column grid group line pile row sequence series set stack")
@@ -198,7 +198,7 @@ SEEK = _set(
 )
 """Verbs whose object is the target, in the imperative or after a wish."""
 FACING = _set("come coming enter entering face faces facing lie look looking lying sit sitting stand standing walk walking")
-DETERMINERS = _set("a all an another any both each either every my no other some such that the these this those your")
+DETERMINERS = _set("a all an another any both each either every my neither no other some such that the these this those your")
 CONJUNCTIONS = _set("and but nor or while yet")
 RELATIVES = _set("that where which who whom whose")
 ADVERBS = _set(
@@ -209,17 +209,18 @@ ADVERBS = _set(
 )
 OTHER_VERBS = _set(
     "access aligned allow allows appears arranged assume assuming attached be belong belongs block blocked blocks "
-    "built clean cleaning colored coloured come comes coming connected consist consisting consists contain cook "
-    "cooking count counting counts cover covered covers designed display displayed displays do drink drinking dry "
-    "drying eat eating enter entering exit exiting face faces facing feel filled fixed flanked give gives go going "
-    "hang hanging hangs heat heating help helping helps hold hung imagine include included includes installed "
-    "intended keep keeping kept know laid lay laying lean leaning leans leave leaving left lie lies lined located "
-    "look looking looks lying made make match matches meant mounted moving need nestled occupies occupy open ordered "
-    "oriented perched place placed play playing positioned prepare propped provide provides pushed put read reside "
-    "resides rest resting rests rotate sandwiched seems seen serve serves serving set shaped share shares sit sits "
-    "sitting situated sleep sleeping span spans stacked stand standing stands start starting stationed stop store "
-    "stored storing suited support supports surrounded suspended sweep sweeping throw tucked turn turned turning use "
-    "used using visible walk want wash washing watch watching wedged were work working write writing"
+    "built clean cleaning colored coloured come comes coming connected consist consisting consists contain contains "
+    "cook cooking count counting counts cover covered covers depict depicting depicts designed display displayed "
+    "displays do draped drink drinking dry drying eat eating enter entering exit exiting face faces facing feel "
+    "filled fixed flanked give gives go going hang hanging hangs heat heating help helping helps hold hung imagine "
+    "include included includes installed intended keep keeping kept know laid lay laying lead leading leads lean "
+    "leaning leans leave leaving left lie lies lined located look looking looks lying made make match matches meant "
+    "mounted moving need nestled occupies occupy open ordered oriented perched place placed play playing portrays "
+    "positioned prepare propped provide provides pushed put read reside resides rest resting rests rotate sandwiched "
+    "seems seen serve serves serving set shaped share shares show showing shows sit sits sitting situated sleep "
+    "sleeping span spans stacked stand standing stands start starting stationed stop store stored storing suited "
+    "support supports surrounded suspended sweep sweeping switched throw tucked turn turned turning use used using "
+    "visible walk want wash washing watch watching wedged were work working write writing written"
 )
 PREPOSITIONS = _set(
     "above across after against along among around as at atop before behind below beneath beside besides between "
@@ -255,10 +256,11 @@ NO_ADJECTIVES = _set(
 )
 """Nouns in -y, -ic and -al."""
 ADJECTIVES_AND_NOUNS = _set(
-    "antique chestnut classic clear color colour contemporary couple curve curved deep double dozen draped flat light "
-    "made minimum orange oval pair plain plum rectangle rose round single spiral spot square standard"
+    "antique chestnut classic clear color colour contemporary couple curve deep double dozen flat light minimum "
+    "orange oval pair plain plum rectangle rose round single spiral spot square standard"
 )
 SPATIAL = FACING | _set(
+    "shows depicts portrays "
     "appears are belongs blocks borders comes connects consists contains covers displays extends faces feels goes had "
     "hang hangs has have holds includes is leads lean leans lie lies look looks makes matches occupies opens "
     "overlooks points protrudes reads remains resides rest rests runs says seems shares sit sits spans stand stands "

@@ -231,6 +231,10 @@ def _kind(token: Token, stem: str, after: str) -> str:
     return "state" if word.endswith("ed") else "style"
 
 
+_WHOLES = ("piece", "pair", "couple", "kind", "type", "item")
+"""Nouns before "of" by which the thing itself is meant, so that what is said of them is said of it."""
+
+
 def chunk(text: str) -> Parse:
     """A parse with tokens and noun phrases only; in "a row of chairs" the chairs get the row's name as their ``share``."""
     parse = Parse(text, tokens(text))
@@ -242,9 +246,9 @@ def chunk(text: str) -> Parse:
         if not linked or not (divides or (first.head == "one" and numbers)):
             continue
         second.share = first.head
-        second.attributes += numbers
-        if first.head in lex.COLLECTIONS or first.head in ("pair", "couple", "number", "lot"):
-            second.plural = True
+        second.attributes += first.attributes if first.head in _WHOLES or first.head in lex.COLLECTIONS else numbers
+        if first.head in ("pair", "couple", "number", "lot", *lex.COLLECTIONS):
+            second.plural |= parse.tokens[second.start].tag != "DET"
         if first.head in ("pair", "couple", "number"):
             second.attributes.append(("number", first.head))
         if first.role != "region":

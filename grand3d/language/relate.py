@@ -90,7 +90,7 @@ def _in_context(parse: Parse, k: int, end: int, kinds: frozenset[str], number: i
         return _NONE
     if thing is not None and thing.role == "text" and word in ("with", "has", "have", "on", "in"):
         return _NONE
-    if word == "including" and before == "not":
+    if thing is not None and thing.role == "excluded":
         return _NONE
     if word in ("at", "by"):
         watching = word == "at" and before in ("looking", "look", "looks")
@@ -141,7 +141,8 @@ def degrees(parse: Parse) -> None:
             continue
         words = {token.lower for token in parse.tokens[thing.start : thing.end]}
         stated: list[tuple[set[str], str]] = []
-        for stem, degree in thing.degrees:
+        than = any(relation.text == "than" and relation.subject == number for relation in parse.relations)
+        for stem, degree in thing.degrees if not than else ():
             distance = {"near"} if stem in ("close", "near") else {"far"} if stem == "far" else set()
             stated.append(({"comparison", *distance}, f"{stem} ({degree})"))
         if thing.ordinal and not _count_from(parse, number, thing):

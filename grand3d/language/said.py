@@ -207,6 +207,8 @@ def predicates(parse: Parse, ends: list[int], used: set[int]) -> set[int]:
         elif token.tag == "VERB" and token.lower.endswith(("ed", "ept", "ut")) and _well(before.lower):
             if token.lower not in _STILL:
                 thing.attributes.append(("state", token.lower))
+        elif token.lower in ("turned", "switched", "plugged") and following[:1] in (["on"], ["off"], ["in"]):
+            thing.attributes.append(("state", f"{token.lower} {following[0]}"))
         elif token.lower == "made" and following[:1] in (["of"], ["from"], ["out"]):
             for material in parse.things:
                 if k < material.start <= k + 3:

@@ -125,13 +125,14 @@ def _score(parse: Parse, thing: Thing) -> int:
         return SOUGHT
     if words and words[-1] in lex.SEEK and row[start - 1].tag != "N" and not _as_clause(parse, start - 1):
         return 1 if words[-1] in lex.USES and start >= 3 and "to" in words else SOUGHT
-    if tuple(words[-2:]) in _SEARCHES:
+    if tuple(words[-2:]) in _SEARCHES or words[-2:] == ["which", "of"]:
         return SOUGHT
     if any(token.tag == "BE" for token in before):
         found = _after_is(parse, thing, words, tags)
         if found is not None:
             return found
-    if thing.role != "object" or _prepositional(parse, start):
+    whole = any(other.start == thing.end + 1 and other.share == thing.head for other in parse.things)
+    if _prepositional(parse, start) or not (thing.role == "object" or (thing.role == "part" and whole)):
         return 0
     return SUBJECT if opening else 1
 

@@ -27,7 +27,7 @@ def understand(text: str) -> Parse:
     ends = sentence_ends(parse.tokens)
     _set_aside(parse)
     used, aims = purposes(parse, ends)
-    views = _viewpoints(parse, ends)
+    views = _viewpoints(parse, ends, used)
     resolve(parse)
     for number, words in aims:
         of_part = number is None or parse.things[number].role in ("part", "region", "text")
@@ -39,6 +39,9 @@ def understand(text: str) -> Parse:
     relations(parse, ends, used, views)
     degrees(parse)
     parse.negations = [token.lower for token in parse.tokens if token.tag != "QUOTE" and _denies(token.lower)]
+    parse.negations += ["besides"] * any(
+        t.role == "excluded" and parse.tokens[t.start - 1].lower == "besides" for t in parse.things
+    )
     parse.negations += [phrase for phrase in _EXCEPT if phrase in text.lower()]
     return parse
 
@@ -67,8 +70,8 @@ def _set_aside(parse: Parse) -> None:
             thing.role = "activity"
 
 
-def _viewpoints(parse: Parse, ends: list[int]) -> set[int]:
-    """Clauses that say from where the scene is seen. Returns their tokens."""
+def _viewpoints(parse: Parse, ends: list[int], purpose: set[int]) -> set[int]:
+    """Clauses that say from where the scene is seen, none of them in a purpose. Returns their tokens."""
     row, used = parse.tokens, set()
     for k in range(len(row)):
         if _looks(row, k) or _stands(row, k) or _view(row, k):
@@ -78,7 +81,9 @@ def _viewpoints(parse: Parse, ends: list[int]) -> set[int]:
             used |= set(range(k, stop))
     parse.seen_from = used
     parse.viewpoints = parse.viewpoints or _SIDED.findall(parse.text.lower())
-    parse.viewpoints = parse.viewpoints or [token.text for token in row if token.lower in ("your", "yours")]
+    parse.viewpoints = parse.viewpoints or [
+        token.text for k, token in enumerate(row) if token.lower in ("your", "yours") and k not in purpose
+    ]
     return used
 
 

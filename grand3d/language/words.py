@@ -211,8 +211,12 @@ def _open_class(word: str, before: Token, after: str, inside: bool) -> str:
         noun = word in lex.ATTRIBUTES["material"] | lex.ADJECTIVES_AND_NOUNS
         closed = word in ("closed", "stuffed") and before.tag == "N" and not inside
         return "ADJ" if said or closed or not noun or _nounlike(after) else "N"
+    if word in lex.POSITIONAL and _nounlike(after):
+        return "ADJ"
     if word in lex.NOUNS:
         return "N"
+    if before.tag == "REL" and word.endswith("s") and before.lower != "whose":
+        return "VERB"
     if word in lex.ADVERBS and not (before.tag in ("DET", "POS") and not _nounlike(after)):
         return "ADV"
     verb = word in lex.OTHER_VERBS or word in lex.SEEK
@@ -222,7 +226,7 @@ def _open_class(word: str, before: Token, after: str, inside: bool) -> str:
         bare = word not in lex.CHOOSE and not word.endswith(("s", "ed", "ing", "t"))
         if bare and before.tag == "N" and not is_plural(before.lower):
             return "N"  # "a book display"
-        if verb or before.tag in ("BE", "REL", "ADV", "N", "PREP", "P", "CONJ"):
+        if verb or before.tag in ("BE", "REL", "ADV", "N", "PREP", "P", "CONJ", "QUOTE"):
             return "VERB"
     if word.endswith("ly") and word not in ("family", "assembly", "supply", "trolley"):
         return "ADV"
