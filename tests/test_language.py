@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grand3d.expressions import load_expressions
+from grand3d.language import lexicon
 from grand3d.language.measures import ATTRIBUTE_TYPES, COUNTS, RELATION_TYPES, measure
 from grand3d.language.profile import LABELS, agreement, has
 from grand3d.language.understand import understand
@@ -51,6 +52,8 @@ def stated(text: str, prefix: str) -> set[str]:
         ("It is the window that is ajar.", {"state"}),
         ("The appliance used for drying hands.", {"function"}),
         ("Pick a spot where you can wash dishes.", {"function"}),
+        ("The pillow by the wall is meant for resting your head.", {"function"}),
+        ("This machine dries clothes.", {"function"}),
         ('The box labeled "fragile".', {"text_label"}),
         ("The L-shaped sofa.", {"shape"}),
         ("The dark-green, queen-sized bed", {"color", "size"}),
@@ -152,6 +155,8 @@ def test_target_and_whether_it_is_named_first(text: str, head: str, later: int) 
         ("The sofa is brown. It stands by the door.", 1, 0),
         ("It is the sofa by the door.", 0, 0),
         ("The sofa that isn't by the door.", 0, 1),
+        ("It's the sofa by the door, and it's tall.", 1, 0),
+        ("The drawer is ajar, unlike the rest.", 0, 1),
         ("A desk without drawers", 0, 1),
         ("There are three bins. Find the one that is open.", 1, 0),
         ("The note on the board", 0, 0),
@@ -216,6 +221,16 @@ def test_tokens_keep_quotations_whole_and_cover_no_character_twice() -> None:
     row = tokens('The box labeled "keep out" isn\'t mine.')
     assert [t.text for t in row if t.tag == "QUOTE"] == ["keep out"]
     assert all(a.end <= b.start for a, b in pairwise(row))
+
+
+def test_short_forms_are_two_words() -> None:
+    assert [(t.text, t.tag) for t in tokens("It's Tom's")] == [("It", "PRO"), ("'s", "BE"), ("Tom", "N"), ("'s", "POS")]
+
+
+def test_word_lists_hold_whole_words() -> None:
+    sets = [value for value in vars(lexicon).values() if isinstance(value, frozenset)]
+    words = frozenset().union(*sets, *lexicon.ATTRIBUTES.values())
+    assert [word for word in words if word != word.lower().strip("-") or " " in word] == []
 
 
 def test_columns_are_those_of_the_published_file(real: Callable[[str], Path]) -> None:

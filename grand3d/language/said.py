@@ -47,7 +47,8 @@ def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | 
         if start is None or any(token.lower in lex.SEEING for token in row[start : start + 3]):
             continue
         stop = _clause_end(parse, start, ends)
-        out.append((owner(parse, k), " ".join(token.text for token in row[k:stop])))
+        of_subject = row[k - 1].lower in lex.MEANT and row[k - 2].tag == "BE" and row[k - 3].tag != "REL"
+        out.append((None if of_subject else owner(parse, k), " ".join(token.text for token in row[k:stop])))
         used |= set(range(k, stop))
         for thing in parse.things:
             if k <= thing.start < stop:
@@ -67,6 +68,9 @@ def _purpose_start(parse: Parse, k: int) -> int | None:
         return k + 1
     if word in ("that", "which") and token.tag == "REL" and after.lower not in lex.SPATIAL and _acts(after, later):
         return k + 1
+    kind = before.lower in lex.CATEGORIES | lex.GENERIC
+    if kind and token.tag == "VERB" and word not in lex.SPATIAL and _acts(token, [after]):
+        return k
     if word == "for" and named and before.lower not in lex.SEEK:
         return k + 1
     if word == "to" and named and before.lower not in ("next", "close") and not relation_at(row, k):

@@ -52,7 +52,8 @@ def _names_again(parse: Parse, target: int, ends: list[int]) -> None:
             continue
         elsewhere = ends[other.start] != ends[thing.start]
         shown = words[0] in _SHOWN and k > target and (other.head in heads or other.head in lex.GENERIC)
-        predicate = len(words) <= 4 and other.start > 0 and parse.tokens[other.start - 1].tag in ("BE", "NEG")
+        before = [token.tag for token in parse.tokens[max(0, other.start - 2) : other.start]]
+        predicate = len(words) <= 4 and (before[-1:] == ["BE"] or before == ["BE", "NEG"])
         one = other.head == "one" and (predicate or (k > target and elsewhere and words[0] != "another"))
         again = other.head in heads and words[0] == "the" and elsewhere and _score(parse, other) >= SUBJECT
         if shown or one or again:

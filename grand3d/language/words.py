@@ -52,11 +52,19 @@ def tokens(text: str) -> list[Token]:
     for found in _TOKEN.finditer(text):
         quote = found["quote"] if found["quote"] is not None else found["single"]
         word = found.group() if quote is None else quote
-        out.append(Token(word, word.lower().replace("’", "'"), found.start(), found.end(), "" if quote is None else "QUOTE"))
+        short = _SHORT.search(word) if quote is None else None
+        cut = found.start() + short.start() if short is not None and short.start() else found.end()
+        out.append(_token(text, found.start(), cut) if quote is None else Token(word, word.lower(), *found.span(), "QUOTE"))
+        if cut < found.end():
+            out.append(_token(text, cut, found.end()))
     for k in range(len(out)):
         if not out[k].tag:
             out[k].tag = _tag(out, k)
     return out
+
+
+def _token(text: str, start: int, end: int) -> Token:
+    return Token(text[start:end], text[start:end].lower().replace("’", "'"), start, end)
 
 
 def base(word: str) -> tuple[str, str]:
@@ -133,6 +141,9 @@ def is_number(word: str) -> bool:
     return word.isdigit() or word in lex.ATTRIBUTES["number"]
 
 
+_SHORT = re.compile(r"['’](?:s|re|m|ll|d|ve)$", re.IGNORECASE)
+_SHORTENED = {"'re": "BE", "'m": "BE", "'ll": "MODAL", "'d": "MODAL", "'ve": "HAVE"}
+_BEFORE_IS = ("there", "here", "what", "where", "who", "that", "it")
 _PAPER = ("bag", "bags", "cup", "cups", "box", "plate", "plates", "sack", "lantern")
 """What paper is the material of, rather than the use."""
 _AFTER_CAN = ("", ".", ",", "with", "on", "in", "under", "near", "next", "is", "to", "that", "which")
@@ -163,8 +174,10 @@ def _tag(row: list[Token], k: int) -> str:
 
 def _closed_class(word: str, before: Token, after: str, inside: bool) -> str:
     """The tag of a word of a class that can be listed; empty for others. ``inside``: its noun phrase has begun."""
+    if word == "'s":
+        return "BE" if before.tag in ("PRO", "REL", "DET") or before.lower in _BEFORE_IS else "POS"
     if not word[0].isalnum():
-        return "P" if word != "'s" else "POS"
+        return _SHORTENED.get(word, "P")
     if word in ("one", "ones"):
         return "PRO" if after in lex.MODALS or after == "usually" else "ONE"
     if word in ("that", "this", "these", "those"):
