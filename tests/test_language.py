@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grand3d.expressions import load_expressions
+from grand3d.language import lexicon
 from grand3d.language.measures import ATTRIBUTE_TYPES, COUNTS, RELATION_TYPES, measure
 from grand3d.language.profile import LABELS, agreement, has
 from grand3d.language.understand import understand
@@ -51,12 +52,18 @@ def stated(text: str, prefix: str) -> set[str]:
         ("It is the window that is ajar.", {"state"}),
         ("The appliance used for drying hands.", {"function"}),
         ("Pick a spot where you can wash dishes.", {"function"}),
+        ("The pillow by the wall is meant for resting your head.", {"function"}),
+        ("This machine dries clothes.", {"function"}),
         ('The box labeled "fragile".', {"text_label"}),
         ("The L-shaped sofa.", {"shape"}),
         ("The dark-green, queen-sized bed", {"color", "size"}),
         ("The light switch by the picture frame", set()),
         ("the trash can is next to the paper towel dispenser", set()),
         ("The largest of the chairs", {"size"}),
+        ("The sofa with a checkered blanket draped over it", {"texture", "state"}),
+        ("The lamp in the hall that is switched off", {"state"}),
+        ("The door that leads to the hall", set()),
+        ("This ornate piece of furniture", {"style"}),
         ("This shelf is grey and made of steel.", {"color", "material"}),
     ],
 )
@@ -81,6 +88,8 @@ def test_types_of_attributes(text: str, kinds: set[str]) -> None:
         ("The second door from the right", {"ordinal", "viewpoint_dependent"}),
         ("The last stool in a row of stools", {"ordinal", "arrangement"}),
         ("The shelf with a clock on it", {"near", "vertical"}),
+        ("The stool that is taller than the counter", {"comparison"}),
+        ("Besides the one that is broken, find the bins", set()),
         ("A round red table", set()),
     ],
 )
@@ -111,6 +120,7 @@ def test_types_of_anchors(text: str, kinds: set[str]) -> None:
         ("An appliance beside the sink.", "categorical"),
         ("There are two storage units. Pick the wider one.", "categorical"),
         ("The office chair", "fine-grained"),
+        ("A heavy piece of furniture near the bed", "categorical"),
         ("There are two stools here. Take the one on the left.", "fine-grained"),
     ],
 )
@@ -129,6 +139,8 @@ def test_granularity_is_that_of_the_most_exact_name(text: str, expected: str) ->
         ("Look for the two desks. The chair of interest is behind them.", "chair", 1),
         ("There is a table. The lamp of interest is on it.", "lamp", 1),
         ("From the door, choose the last of the stools", "stool", 1),
+        ("Of the four stools at the bar, choose the one beside the sink.", "stool", 1),
+        ("Which of these chairs has wheels?", "chair", 0),
     ],
 )
 def test_target_and_whether_it_is_named_first(text: str, head: str, later: int) -> None:
@@ -143,6 +155,8 @@ def test_target_and_whether_it_is_named_first(text: str, head: str, later: int) 
         ("The sofa is brown. It stands by the door.", 1, 0),
         ("It is the sofa by the door.", 0, 0),
         ("The sofa that isn't by the door.", 0, 1),
+        ("It's the sofa by the door, and it's tall.", 1, 0),
+        ("The drawer is ajar, unlike the rest.", 0, 1),
         ("A desk without drawers", 0, 1),
         ("There are three bins. Find the one that is open.", 1, 0),
         ("The note on the board", 0, 0),
@@ -207,6 +221,16 @@ def test_tokens_keep_quotations_whole_and_cover_no_character_twice() -> None:
     row = tokens('The box labeled "keep out" isn\'t mine.')
     assert [t.text for t in row if t.tag == "QUOTE"] == ["keep out"]
     assert all(a.end <= b.start for a, b in pairwise(row))
+
+
+def test_short_forms_are_two_words() -> None:
+    assert [(t.text, t.tag) for t in tokens("It's Tom's")] == [("It", "PRO"), ("'s", "BE"), ("Tom", "N"), ("'s", "POS")]
+
+
+def test_word_lists_hold_whole_words() -> None:
+    sets = [value for value in vars(lexicon).values() if isinstance(value, frozenset)]
+    words = frozenset().union(*sets, *lexicon.ATTRIBUTES.values())
+    assert [word for word in words if word != word.lower().strip("-") or " " in word] == []
 
 
 def test_columns_are_those_of_the_published_file(real: Callable[[str], Path]) -> None:

@@ -6,8 +6,11 @@ import argparse
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from grand3d.language.measures import measure
 from grand3d.language.parse import Parse
 from grand3d.language.profile import LABELS, agreement, beside, profile, vocabulary
 from grand3d.language.understand import understand
-from grand3d.page import document
+from grand3d.page import document, html_table
 from grand3d.report import render
 
 RULES = {
@@ -148,21 +151,32 @@ def _structure(expression: Expression, parse: Parse) -> dict[str, Any]:
     return about | {"target": parse.target, "things": things, "relations": relations} | words
 
 
+_PLOTS = (("Attributes", 0, 10), ("Relations", 10, 18), ("Reference", 18, 23), ("Anchors and negation", 23, 28))
+_KINDS = ("ours", "paper", "good", "none", "bad")
+"""Classes of colour of the page, one a source; the sixth source has the first one again."""
+
+
 def _page(report: dict[str, Any]) -> str:
-    """A page of plots: a row a pattern, and the table under it."""
+    """A page of plots, a dot a source in the row of a pattern, and the tables."""
     rows = [row for row in report["rows"] if row["name"] in LABELS]
     names = ["share"] if "share" in rows[0] else [key for key in report["counts"] if key != "n"]
-    kinds = ("ours", "paper", "good", "none", "bad")
-    parts = [f"<h1>Language of {report['counts']['n']} expressions</h1><div class=plots>"]
-    for start, title in ((0, "Attributes"), (10, "Relations"), (18, "Reference"), (23, "Anchors and negation")):
-        some = rows[start : {0: 10, 10: 18, 18: 23, 23: 28}[start]]
+    colours = dict(zip(names, cycle(_KINDS), strict=False))
+    dots = (f"<span class={colours[name]}>\N{BLACK CIRCLE}</span> {escape(name)} " for name in names)
+    key = f"<p class=key>{''.join(dots)}</p>" if len(names) > 1 else ""
+    parts = [f"<h1>Language of {report['counts']['n']:,} expressions</h1><div class=plots>"]
+    for title, start, end in _PLOTS:
         marks = [
-            Mark(row["name"].removeprefix("num_") + (f" ({name})" if len(names) > 1 else ""), row[name], row[f"{name}_low"],
-                 row[f"{name}_high"], kinds[k % len(kinds)])
-            for row in some
+            Mark(_short(row["name"]) if k == 0 else "", row[name], row[f"{name}_low"], row[f"{name}_high"], colours[name])
+            for row in rows[start:end]
             for k, name in enumerate(names)
-        ]  # fmt: skip
-        parts.append(f"<section><h2>{title}, % of the expressions</h2>{charts.dots(marks, title)}</section>")
+        ]
+        parts.append(f"<section><h2>{title}, % of the expressions</h2>{charts.dots(marks, title)}{key}</section>")
     parts.append("</div>")
-    text = render(report, markdown=False).replace("&", "&amp;").replace("<", "&lt;")
-    return document("Language", [*parts, f"<section><pre>{text}</pre></section>"])
+    parts += [f"<section><h2>Measures</h2>{html_table(report['rows'])}</section>"]
+    parts += [f"<section><h2>{escape(title)}</h2>{html_table(table)}</section>" for title, table in report["tables"].items()]
+    return document("Language", parts)
+
+
+def _short(label: str) -> str:
+    """A pattern as a plot calls it: what its title says is left out."""
+    return re.sub("^num_(attribute_type_|relationship_type_|anchor_type_)?|^granularity_", "", label).replace("_", " ")

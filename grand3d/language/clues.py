@@ -53,6 +53,7 @@ _TABLE = {
         "made up of | on the inside of | part of | stored in | stuffed with | with | within | without"
     ),
     "arrangement": (
+        "face each other | "
         "across each other | against each other | aligned with | amid | amidst | among | among the | amongst | around | "
         "arranged | arranged in a row | at right angles to | back to back | between | centered between | diagonal from | "
         "diagonal to | diagonally across from | diagonally from | encircled by | encircling | facing each other | "

@@ -14,10 +14,10 @@ def _set(text: str) -> frozenset[str]:
 ATTRIBUTES: dict[str, frozenset[str]] = {
     "color": _set(
         "amber aqua auburn azure beige black blond blonde blue blueish bluish bright bronze brown brownish burgundy "
-        "charcoal chestnut clear color colored colorful colour coloured colourful coral cream crimson cyan dark dark- "
-        "colored ebony emerald fuchsia gold golden gray grayish green greenish grey greyish hazel indigo ivory jade khaki "
-        "lavender light light-colored lilac lime magenta maroon mauve monochrome multicolor multicolored mustard navy "
-        "ochre olive opaque orange pale peach pink pinkish plum purple purplish red reddish rose ruby rust salmon "
+        "charcoal chestnut clear color colored colorful colour coloured colourful coral cream crimson cyan dark "
+        "dark-colored ebony emerald fuchsia gold golden gray grayish green greenish grey greyish hazel indigo ivory jade "
+        "khaki lavender light light-colored lilac lime magenta maroon mauve monochrome multicolor multicolored mustard "
+        "navy ochre olive opaque orange pale peach pink pinkish plum purple purplish red reddish rose ruby rust salmon "
         "sapphire scarlet silver silvery tan taupe teal terracotta translucent transparent turquoise vermilion violet "
         "white whitish yellow yellowish"
     ),
@@ -25,8 +25,8 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
         "big broad bulky chunky compact deep enormous floor-length full-length full-size full-sized giant gigantic great "
         "high huge human-sized king-size king-sized knee-high large large-sized lengthy life-size little long low massive "
         "medium medium-size medium-sized mini miniature narrow oversized petite pocket-size queen-size queen-sized "
-        "shallow short sizable sizeable skinny slender slim small small-sized spacious squat tall thick thin tiny twin- "
-        "size twin-sized waist-high wide"
+        "shallow short sizable sizeable skinny slender slim small small-sized spacious squat tall thick thin tiny "
+        "twin-size twin-sized waist-high wide"
     ),
     "shape": _set(
         "angled angular arched bent blocky bowl-shaped box-shaped boxy bulbous circular concave conical convex crescent "
@@ -67,25 +67,26 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
         "asymmetrical athletic attractive baby backless baroque bauhaus beachy beautiful bland bohemian boho bold boring "
         "brutalist built-in cartoon cartoonish carved casual charming cheap chic childish childlike chinese christmas "
         "classic classical classroom-style classy clinical coastal collapsible collegiate colonial comic commercial "
-        "common complex contemporary conventional convertible corporate cottage country cozy- creative cubist custom cute "
-        "danish dated deco decorated decorative delicate designer different-looking digital dormitory- drab dull eclectic "
-        "elaborate elegant embellished embroidered english engraved ergonomic ethnic european executive exotic expensive "
-        "extravagant fancy farmhouse fashionable feminine festive flashy foldable folding formal french french- fun fun- "
-        "looking funky funny futurist futuristic garish gaudy generic geometric georgian gilded girly glamorous gothic "
-        "handcrafted handmade heavy-duty high-backed high-end high-tech hip hipster historic holiday homemade homey "
-        "identical impressionist indian industrial informal innovative inspirational institutional interesting intricate "
-        "italian japanese japanese-style kid-friendly kitsch kitschy lavish legless looking loud lovely low-backed low- "
-        "tech luxurious luxury majestic masculine matching medieval mediterranean mid-century military minimal minimalist "
-        "minimalistic mission modern modern-looking modernist modernistic moroccan motivational muted mystical nautical "
-        "neoclassical neutral nice nondescript normal nostalgic odd odd-looking office-style old-fashioned opulent "
-        "ordinary oriental ornamental ornate outdoor outdoorsy patriotic peculiar persian photographic picturesque plain "
-        "plain-looking playful portable posh pretty professional quaint quirky realistic reclining regal regular "
-        "religious renaissance residential retractable retro ritzy rocking rolling romantic royal rustic scandinavian "
-        "scenic sci-fi sectional serene shabby similar similar-looking simple sleek-looking slick sliding sophisticated "
-        "spanish spartan special sporty standard standard-issue steampunk strange streamlined style stylish subtle "
-        "surreal swanky swedish swivel swiveling symmetrical tacky tasteful techy themed traditional trendy tribal "
-        "tropical tuscan typical ugly unassuming uncommon unconventional unique unusual unusual-looking upscale urban "
-        "utilitarian victorian vintage vivid weird well-designed wheeled whimsical wingback winged woodsy zen"
+        "common complex contemporary conventional convertible corporate cottage country cozy-looking creative cubist "
+        "custom cute danish dated deco decorated decorative delicate designer different-looking digital dormitory-style "
+        "drab dull eclectic elaborate elegant embellished embroidered english engraved ergonomic ethnic european "
+        "executive exotic expensive extravagant fancy farmhouse fashionable feminine festive flashy foldable folding "
+        "formal french french-style fun fun-looking funky funny futurist futuristic garish gaudy generic geometric "
+        "georgian gilded girly glamorous gothic handcrafted handmade heavy-duty high-backed high-end high-tech hip "
+        "hipster historic holiday homemade homey identical impressionist indian industrial informal innovative "
+        "inspirational institutional interesting intricate italian japanese japanese-style kid-friendly kitsch kitschy "
+        "lavish legless loud lovely low-backed low-tech luxurious luxury majestic masculine matching medieval "
+        "mediterranean mid-century military minimal minimalist minimalistic mission modern modern-looking modernist "
+        "modernistic moroccan motivational muted mystical nautical neoclassical neutral nice nondescript normal nostalgic "
+        "odd odd-looking office-style old-fashioned opulent ordinary oriental ornamental ornate outdoor outdoorsy "
+        "patriotic peculiar persian photographic picturesque plain plain-looking playful portable posh pretty "
+        "professional quaint quirky realistic reclining regal regular religious renaissance residential retractable retro "
+        "ritzy rocking rolling romantic royal rustic scandinavian scenic sci-fi sectional serene shabby similar "
+        "similar-looking simple sleek-looking slick sliding sophisticated spanish spartan special sporty standard "
+        "standard-issue steampunk strange streamlined stylish subtle surreal swanky swedish swivel swiveling symmetrical "
+        "tacky tasteful techy themed traditional trendy tribal tropical tuscan typical ugly unassuming uncommon "
+        "unconventional unique unusual unusual-looking upscale urban utilitarian victorian vintage vivid weird "
+        "well-designed wheeled whimsical wingback winged woodsy zen"
     ),
     "state": _set(
         "active ajar assembled bare blank broken bundled burnt charged clean cleaned clogged closed cluttered collapsed "
@@ -139,9 +140,9 @@ CATEGORY_SECOND = _set("area display equipment solution storage surface system u
 ABSTRACT = _set(
     "addition amount angle answer anything appearance arrangement bit case choice color colour condition "
     "configuration contrast conversation design direction distance everything fact height help instruction kind "
-    "length location look lot majority manner material matter meeting name nature option order orientation pattern "
-    "point position possibility purpose question rest shape size something state step style task texture thing time "
-    "type usage use way width work"
+    "length location look lot majority manner material matter meeting name nature none nothing option order "
+    "orientation pattern point position possibility purpose question rest shape size something state step style task "
+    "texture thing time type usage use way width work"
 )
 """Nouns of no thing that could be pointed at, where they are not the target."""
 ACTIVITIES = _set(
@@ -164,8 +165,8 @@ ROOMS = REGIONS - _set("area center centre corner doorway entrance half middle p
 
 PARTITIVES = _set(
     "array assortment back bit bottom bunch center centre cluster collection column corner couple edge end face foot "
-    "front group half head item kind line lot middle model number pair part pieces pile rest row section series set "
-    "sheet side sort stack stretch style top type variety version"
+    "front group half head item kind line lot middle model number pair part piece pieces pile rest row section series "
+    "set sheet side sort stack stretch style top type variety version"
 )
 """Nouns before "of" whose thing is the one after it."""
 COLLECTIONS = _set("arrangement array bunch circle cluster collection column grid group line pile row sequence series set stack")
@@ -178,7 +179,7 @@ TEXT_VERBS = _set(
 )
 
 PRONOUNS = _set("it its itself their theirs them themselves they")
-BE = _set("'re 's are be been being is was were")
+BE = _set("'re 's am are be been being is was were")
 HAVE = _set(
     "contain containing contains displaying displays feature features had has have having hold holding holds include "
     "includes including"
@@ -198,7 +199,7 @@ SEEK = _set(
 )
 """Verbs whose object is the target, in the imperative or after a wish."""
 FACING = _set("come coming enter entering face faces facing lie look looking lying sit sitting stand standing walk walking")
-DETERMINERS = _set("a all an another any both each either every my no other some such that the these this those your")
+DETERMINERS = _set("a all an another any both each either every my neither no other some such that the these this those your")
 CONJUNCTIONS = _set("and but nor or while yet")
 RELATIVES = _set("that where which who whom whose")
 ADVERBS = _set(
@@ -209,23 +210,25 @@ ADVERBS = _set(
 )
 OTHER_VERBS = _set(
     "access aligned allow allows appears arranged assume assuming attached be belong belongs block blocked blocks "
-    "built clean cleaning colored coloured come comes coming connected consist consisting consists contain cook "
-    "cooking count counting counts cover covered covers designed display displayed displays do drink drinking dry "
-    "drying eat eating enter entering exit exiting face faces facing feel filled fixed flanked give gives go going "
-    "hang hanging hangs heat heating help helping helps hold hung imagine include included includes installed "
-    "intended keep keeping kept know laid lay laying lean leaning leans leave leaving left lie lies lined located "
-    "look looking looks lying made make match matches meant mounted moving need nestled occupies occupy open ordered "
-    "oriented perched place placed play playing positioned prepare propped provide provides pushed put read reside "
-    "resides rest resting rests rotate sandwiched seems seen serve serves serving set shaped share shares sit sits "
-    "sitting situated sleep sleeping span spans stacked stand standing stands start starting stationed stop store "
-    "stored storing suited support supports surrounded suspended sweep sweeping throw tucked turn turned turning use "
-    "used using visible walk want wash washing watch watching wedged were work working write writing"
+    "built clean cleaning cleans colored coloured come comes coming connected consist consisting consists contain "
+    "contains cook cooking cooks cools count counting counts cover covered covers depict depicting depicts designed "
+    "dispenses display displayed displays do draped dries drink drinking dry drying eat eating enter entering exit "
+    "exiting face faces facing feel filled fixed flanked give gives go going hang hanging hangs heat heating heats "
+    "help helping helps hold hung imagine include included includes installed intended keep keeping keeps kept know "
+    "laid lay laying lead leading leads lean leaning leans leave leaving left lie lies lined located look looking "
+    "looks lying made make makes match matches meant mounted moving need nestled occupies occupy open ordered "
+    "oriented perched place placed play playing portrays positioned prepare prints propped provide provides pushed "
+    "put read reside resides rest resting rests rotate sandwiched seems seen serve serves serving set shaped share "
+    "shares show showing shows sit sits sitting situated sleep sleeping span spans stacked stand standing stands "
+    "start starting stationed stop store stored stores storing suited support supports surrounded suspended sweep "
+    "sweeping switched throw tucked turn turned turning use used using visible walk walking want wash washes washing "
+    "watch watching wedged were work working write writing written"
 )
 PREPOSITIONS = _set(
     "above across after against along among around as at atop before behind below beneath beside besides between "
     "beyond by closest except excluding facing farthest for from furthest in including inside into like near nearby "
     "nearest next of off on onto opposite outside over per surrounding than through to toward towards under "
-    "underneath upon via with within without"
+    "underneath unlike upon via with within without"
 )
 
 NOUNS = _set(
@@ -255,10 +258,11 @@ NO_ADJECTIVES = _set(
 )
 """Nouns in -y, -ic and -al."""
 ADJECTIVES_AND_NOUNS = _set(
-    "antique chestnut classic clear color colour contemporary couple curve curved deep double dozen draped flat light "
-    "made minimum orange oval pair plain plum rectangle rose round single spiral spot square standard"
+    "antique chestnut classic clear color colour contemporary couple curve deep double dozen flat light minimum "
+    "orange oval pair plain plum rectangle rose round single spiral spot square standard"
 )
 SPATIAL = FACING | _set(
+    "shows depicts portrays "
     "appears are belongs blocks borders comes connects consists contains covers displays extends faces feels goes had "
     "hang hangs has have holds includes is leads lean leans lie lies look looks makes matches occupies opens "
     "overlooks points protrudes reads remains resides rest rests runs says seems shares sit sits spans stand stands "
@@ -268,3 +272,14 @@ SPATIAL = FACING | _set(
 PATTERNS = _set("check dot fur lattice pattern plaid polka stripe texture weave")
 """Nouns that say of what has them how its surface is."""
 WISHES = _set("desire hope like love need needed want wanted wish")
+MEANT = _set(
+    "able best designed functions good great helpful ideal intended made meant necessary needed perfect reserved serves "
+    "suitable suited used useful"
+)
+SERVES = _set("act acting acts functions serve serves serving used")
+SEEING = _set("come encounter face find locate notice pass reach see spot view walk")
+"""Verbs of what someone does in a room to see a thing, which are no purpose of it."""
+USUALLY = _set("normally often use usually")
+USES = _set("clean close enter go hold look mark move need open place put take touch use walk want")
+"""Verbs of SEEK that after "to" say a purpose."""
+DEGREES = _set("least less more most")

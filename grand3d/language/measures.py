@@ -59,8 +59,7 @@ def _target_comes_later(parse: Parse) -> bool:
     first = next((k for k, thing in enumerate(parse.things) if thing.role not in _NO_ANCHOR), None)
     if parse.target is None or first is None:
         return False
-    before = parse.tokens[: parse.things[parse.target].start]
-    from_set = first != parse.target and parse.things[first].plural and any(token.lower == "." for token in before)
+    from_set = first < parse.target and parse.things[first].plural
     return first not in parse.same or from_set
 
 
@@ -91,7 +90,9 @@ def _multiple(parse: Parse, mine: list[Thing], anchors: list[Thing]) -> bool:
 
 def granularity(parse: Parse) -> str:
     """How exactly the target is named: by its kind, by a class of kinds, or not at all; the most exact name counts."""
-    kinds = {_granularity(parse.things[k]) for k in parse.same if parse.things[k].head != "one"}
+    kinds = {
+        _granularity(parse.things[k]) for k in parse.same if parse.things[k].head != "one" and parse.things[k].role != "activity"
+    }
     return next((kind for kind in reversed(GRANULARITIES) if kind in kinds), "generic")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from grand3d.language import lexicon as lex
-from grand3d.language.words import Token, attribute_kind, base, is_number, is_plural, singular, tokens
+from grand3d.language.words import Token, attribute_kind, base, is_plural, singular, tokens
 
 
 @dataclass(slots=True)
@@ -18,7 +19,8 @@ class Thing:
         start, end: Tokens that it covers.
         plural: Whether it means several.
         role: ``object``, ``region`` (a room or a part of one), ``text`` (words written on something), ``part`` ("end" of
-            something), ``activity`` (inside a purpose: "to wash clothes").
+            something), ``activity`` (inside a purpose: "to wash clothes"; what a picture shows), ``excluded`` ("not counting
+            the floor"), ``viewer`` (who looks, their body).
         attributes: What is said of it: type of ViGiL3D and words.
         names: Nouns before the head that belong to its name.
         degrees: Comparatives and superlatives in it: base and degree.
@@ -156,6 +158,9 @@ def _listed_nouns(row: list[Token], j: int, head: int) -> bool:
     return bool(attribute_kind(row[j - 1].lower) and attribute_kind(row[j + 1].lower) and row[j + 2].tag in ("N", "ONE"))
 
 
+_PARTS = {"end", "side", "edge", "rest", "part", "section"}
+
+
 def _thing(row: list[Token], start: int, end: int) -> Thing:
     head = row[end - 1]
     thing = Thing(singular(head.lower), start, end, is_plural(head.lower) or head.lower == "ones")
@@ -167,23 +172,16 @@ def _thing(row: list[Token], start: int, end: int) -> Thing:
         _modify(thing, row, k, end)
     if row[start].lower in ("these", "those", "all", "several", "many"):
         thing.plural = True
-    starts = {k for k in range(start, end) if k == 0 or row[k - 1].lower in ".?!"}
-    capital = [row[k] for k in range(start, end) if row[k].text[:1].isupper() and row[k].tag == "N" and k not in starts]
-    if capital:
-        thing.attributes.append(("text_label", " ".join(t.text for t in capital)))
+    inner = [k for k in range(start, end) if k and row[k - 1].lower not in ".?!"]
+    capital = [row[k].text for k in inner if row[k].text[:1].isupper() and row[k].tag == "N"]
+    if capital:  # a brand
+        thing.attributes.append(("text_label", " ".join(capital)))
     names = {thing.head, *thing.names}
     if thing.head in lex.TEXT_NOUNS and not (thing.head in ("sign", "print", "label", "note") and end - start < 3):
         thing.role = "text"
     elif thing.head in lex.REGIONS or (names & lex.ROOMS and thing.head in ("area", "space", "section", "side", "corner")):
         thing.role = "region"
-    elif thing.head in lex.SIDES | lex.LEVELS | lex.COLLECTIONS | lex.COMPASS | {
-        "end",
-        "side",
-        "edge",
-        "rest",
-        "part",
-        "section",
-    }:
+    elif thing.head in _PARTS | lex.SIDES | lex.LEVELS | lex.COLLECTIONS | lex.COMPASS:
         thing.role = "part"
     return thing
 
@@ -191,64 +189,68 @@ def _thing(row: list[Token], start: int, end: int) -> Thing:
 def _modify(thing: Thing, row: list[Token], k: int, end: int) -> None:
     """Add what a word before the head says to a noun phrase."""
     token, word = row[k], row[k].lower
-    stem, degree = base(word)
     after = row[k + 1].lower if k + 1 < end else ""
     if token.tag == "ORD" or (word == "middle" and token.tag in ("ADJ", "N")):
         thing.ordinal = True
     elif token.tag == "NUM":
-        thing.plural |= word not in ("single", "lone", "1")
+        thing.plural |= word != "1"
         thing.attributes.append(("number", word))
-    elif word in ("more", "most", "less", "least"):
-        if k + 1 >= end or not (row[k + 1].tag == "ADV" or attribute_kind(after)):
-            return
-        thing.degrees.append((base(after)[0], "est" if word in ("most", "least") else "er"))
+    elif word in lex.DEGREES:
+        if after and (row[k + 1].tag == "ADV" or attribute_kind(after)):
+            thing.degrees.append((base(after)[0], "est" if word in ("most", "least") else "er"))
     elif token.tag in ("ADJ", "N"):
-        kind = attribute_kind(word)
+        stem, degree = base(word)
         if degree:
             thing.degrees.append((stem, degree))
-        if token.tag == "N" and kind not in ("material", "color", "shape", "style", "size", "function"):
-            thing.names.append(singular(word))
-        elif word in ("light", "mini") and after in (
-            "switch",
-            "fixture",
-            "bulb",
-            "stand",
-            "source",
-            "fixtures",
-            "fridge",
-            "refrigerator",
-        ):
-            thing.names.append(word)
-        elif kind and stem not in ("close", "near", "far"):
+        kind = _kind(token, stem, after)
+        if kind:
             thing.attributes.append((kind, word))
-        elif token.tag == "N":
+        elif token.tag == "N" or after in _NAMED.get(word, ()):
             thing.names.append(singular(word))
-        elif (
-            word not in lex.SIDES | lex.LEVELS
-            and stem not in ("close", "near", "far")
-            and word not in {"same", "only"} | lex.POSITIONAL
-        ):
-            kind = "state" if word.endswith("ed") else "style"
-            if (not word.endswith("ing") and "-" not in word) or word.split("-")[-1] in ("like",):
-                thing.attributes.append((kind, word))
+
+
+_LIGHTS = ("switch", "switches", "fixture", "fixtures", "bulb", "bulbs", "stand", "source")
+_NAMED = {"light": _LIGHTS, "mini": ("fridge", "refrigerator")}
+"""Adjectives that with these nouns are a name."""
+_NOUN_KINDS = ("material", "color", "shape", "style", "size", "function")
+"""Types of attributes that a noun before the head may say: "metal shelf", "queen-size bed"."""
+
+
+def _kind(token: Token, stem: str, after: str) -> str:
+    """The type of attribute of a word in a noun phrase; an adjective that no list holds is style, a participle state."""
+    word = token.lower
+    if after in _NAMED.get(word, ()) or stem in ("close", "near", "far"):
+        return ""
+    kind = attribute_kind(word)
+    if token.tag == "N":
+        return kind if kind in _NOUN_KINDS else ""
+    if kind or word in {"same", "only"} | lex.SIDES | lex.LEVELS | lex.POSITIONAL:
+        return kind
+    if word.endswith("ing") or ("-" in word and not word.endswith("-like")):
+        return ""
+    return "state" if word.endswith("ed") else "style"
+
+
+_WHOLES = ("piece", "pair", "couple", "kind", "type", "item")
+"""Nouns before "of" by which the thing itself is meant, so that what is said of them is said of it."""
 
 
 def chunk(text: str) -> Parse:
-    """A parse with tokens and noun phrases only; group words join the noun after their "of"."""
+    """A parse with tokens and noun phrases only; in "a row of chairs" the chairs get the row's name as their ``share``."""
     parse = Parse(text, tokens(text))
     parse.things = list(noun_phrases(parse.tokens))
-    for first, second in zip(parse.things, parse.things[1:], strict=False):
-        joined = first.end < len(parse.tokens) and parse.tokens[first.end].lower == "of" and second.start == first.end + 1
-        if joined and (first.head in lex.PARTITIVES | lex.COLLECTIONS | {"all", "one", "both"} or first.role == "region"):
-            if first.head == "one" and not any(is_number(t.lower) for t in parse.tokens[first.start : first.end]):
-                continue
-            second.share = first.head
-            if first.head in lex.COLLECTIONS or first.head in ("pair", "couple", "number", "bunch", "lot"):
-                if first.head in ("pair", "couple", "number"):
-                    second.attributes.insert(0, ("number", first.head))
-                second.plural = True
-                first.role = "part"
-            elif first.role != "region":
-                first.role = "part"
-            second.attributes += [a for a in first.attributes if a[0] == "number"]
+    for first, second in pairwise(parse.things):
+        linked = second.start == first.end + 1 and parse.tokens[first.end].lower == "of"
+        divides = first.head in lex.PARTITIVES | lex.COLLECTIONS | {"all", "both"} or first.role == "region"
+        numbers = [attribute for attribute in first.attributes if attribute[0] == "number"]
+        if not linked or not (divides or (first.head == "one" and numbers)):
+            continue
+        second.share = first.head
+        second.attributes += first.attributes if first.head in _WHOLES or first.head in lex.COLLECTIONS else numbers
+        if first.head in ("pair", "couple", "number", "lot", *lex.COLLECTIONS):
+            second.plural |= parse.tokens[second.start].tag != "DET"
+        if first.head in ("pair", "couple", "number"):
+            second.attributes.append(("number", first.head))
+        if first.role != "region":
+            first.role = "part"
     return parse

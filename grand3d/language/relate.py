@@ -6,24 +6,32 @@ from dataclasses import replace
 
 from grand3d.language import lexicon as lex
 from grand3d.language.clues import RELATIONS, relation_at
-from grand3d.language.parse import Parse, Relation
+from grand3d.language.parse import Parse, Relation, Thing
+from grand3d.language.words import Token
 
 _LINKS = ("directly", "right", "immediately", "just", "positioned", "located", "situated", "placed", "mounted", "sitting", "not")
-
-
-_SKIP_AFTER_IN = {"shape", "color", "colour", "size", "height", "font", "width", "length", "style", "order", "interest", "total"}
+_FORMS = ("shape", "color", "colour", "size", "height", "font", "width", "length", "style", "order", "interest", "total")
+"""Nouns after "in" that say no place."""
+_UPRIGHT = ("wall", "door", "ceiling", "mirror", "fridge", "refrigerator", "window", "board")
+"""What a thing is on without being above it."""
+_NONE: frozenset[str] = frozenset()
 
 
 def relations(parse: Parse, ends: list[int], used: set[int], views: set[int]) -> None:
+    """Add the relations that phrases state.
+
+    Args:
+        ends: Of the sentence of each token.
+        used: Tokens that say something else.
+        views: Tokens of clauses that say from where it is seen, which relate nothing.
+    """
     row, k = parse.tokens, 0
     starts = {thing.start: number for number, thing in enumerate(parse.things)}
     inside = {j: number for number, thing in enumerate(parse.things) for j in range(thing.start, thing.end)}
     while k < len(row):
         found = None if k in used or k in views or row[k].tag in ("QUOTE", "P") else relation_at(row, k)
-        owned = (
-            row[k].lower == "of" and k and k + 1 in starts and (k - 1) in inside and _whole(parse, inside[k - 1], starts[k + 1])
-        )
-        found = (k + 1, frozenset({"contain"})) if owned else found
+        if row[k].lower == "of" and k - 1 in inside and k + 1 in starts and _whole(parse, inside[k - 1], starts[k + 1]):
+            found = k + 1, frozenset({"contain"})
         if found is None or (k in inside and not _outside(row, k, found[0])):
             k += 1
             continue
@@ -33,12 +41,12 @@ def relations(parse: Parse, ends: list[int], used: set[int], views: set[int]) ->
         number = _object_after(parse, end, starts, inside)
         kinds = _in_context(parse, k, end, kinds, number, ends)
         if kinds:
-            by = _subject_of_relation(parse, k, ends, inside)
+            by = _subject_of_relation(parse, k, inside)
             if number is None and row[end : end + 1] and row[end].lower in lex.PRONOUNS:
                 by, number = parse.target, by if by not in parse.same else None  # "a shelf with books on it"
-            negated = any(t.tag == "NEG" or t.lower in lex.NEGATIVE for t in row[max(0, k - 3) : k])
+            negated = any(token.tag == "NEG" or token.lower in lex.NEGATIVE for token in row[max(0, k - 3) : k])
             negated |= number is not None and row[parse.things[number].start].lower == "no"
-            text = " ".join(t.text for t in row[k:end])
+            text = " ".join(token.text for token in row[k:end])
             parse.relations.append(Relation(kinds, text, k, end, by, number, negated))
         k = end
 
@@ -51,7 +59,7 @@ def _whole(parse: Parse, part: int, whole: int) -> bool:
     )
 
 
-def _outside(row: list, k: int, end: int) -> bool:
+def _outside(row: list[Token], k: int, end: int) -> bool:
     """Whether a phrase that starts inside a noun phrase is a relation all the same: "to the left" is, "right" of it is not."""
     return row[k].tag in ("PREP", "VERB", "HAVE") or (end - k > 1 and row[k].tag == "N" and row[end - 1].lower == "of")
 
@@ -74,111 +82,89 @@ def _object_after(parse: Parse, end: int, starts: dict[int, int], inside: dict[i
 
 def _in_context(parse: Parse, k: int, end: int, kinds: frozenset[str], number: int | None, ends: list[int]) -> frozenset[str]:
     """The types of a relation once its words are known; none where the phrase is no relation here."""
-    row, word = parse.tokens, row_text(parse, k, end)
-    thing = parse.things[number] if number is not None else None
-    head = thing.head if thing is not None else ""
+    row, thing = parse.tokens, None if number is None else parse.things[number]
+    word = " ".join(token.lower for token in row[k:end])
     before = row[k - 1].lower if k else ""
-    if row[k].tag == "VERB" and before in ("to", "you"):
-        return frozenset()
+    head, share = ("", "") if thing is None else (thing.head, thing.share)
+    if row[k].tag in ("VERB", "HAVE") and before in ("to", "you"):
+        return _NONE
     if thing is not None and thing.role == "text" and word in ("with", "has", "have", "on", "in"):
-        return frozenset()
-    if word in ("at", "by") and (head in ("night", "home", "desk") or thing is None):
-        return frozenset()
-    if word == "at":
-        return frozenset() if before in ("looking", "look", "looks") else kinds
+        return _NONE
+    if thing is not None and thing.role == "excluded":
+        return _NONE
+    if word in ("at", "by"):
+        watching = word == "at" and before in ("looking", "look", "looks")
+        return _NONE if thing is None or head in ("night", "home", "desk") or watching else kinds
     if word in ("in", "within", "inside", "into", "inside of"):
-        if head in _SKIP_AFTER_IN:
-            return frozenset()
-        shares = {head, thing.share if thing is not None else ""}
-        if shares & (lex.COLLECTIONS - {"set", "group", "collection"}):
-            return frozenset({"arrangement"})
-        return kinds
+        in_row = {head, share} & (lex.COLLECTIONS - {"set", "group", "collection"})
+        return _NONE if head in _FORMS else frozenset({"arrangement"}) if in_row else kinds
     if word in ("on", "onto", "upon"):
-        if before in ("turned", "switched") or (thing is None and row[end : end + 1] and row[end].lower not in lex.PRONOUNS):
-            return frozenset()
-        if head in ("wall", "door", "ceiling", "mirror", "fridge", "refrigerator", "window", "board"):
-            return frozenset({"near"})
-        if head == "side" or (thing is not None and thing.share in ("side", "end")) or head == "end":
-            return frozenset({"near"})
-        return kinds
-    if word in ("including", "excluding", "include", "without") and before == "not" and word == "including":
-        return frozenset()
-    if row[k].tag == "HAVE" or word in ("with", "without", "has", "have"):
-        sentence = [t.lower for t in row[end : ends[k]]]
-        if (row[k].tag == "HAVE" and before in ("to", "you")) or thing is None:
-            return frozenset()
-        return frozenset() if _on_it(sentence) else kinds
-    if (
-        word in ("over", "under", "around", "across", "along", "against")
-        and thing is None
-        and end < len(row)
-        and row[end].tag != "PRO"
-    ):
-        return frozenset() if word == "over" else kinds
+        lost = thing is None and bool(row[end : end + 1]) and row[end].lower not in lex.PRONOUNS
+        if lost or before in ("turned", "switched"):
+            return _NONE
+        return frozenset({"near"}) if head in (*_UPRIGHT, "side", "end") or share in ("side", "end") else kinds
+    if row[k].tag == "HAVE" or word in ("with", "without"):
+        return _NONE if thing is None or _on_it(row[end : ends[k]]) else kinds
+    if word == "over" and thing is None and end < len(row) and row[end].tag != "PRO":
+        return _NONE
     return kinds
 
 
-def _on_it(words: list[str]) -> bool:
-    text = " ".join(words)
-    return any(
-        f" {phrase}" in f" {text}" for phrase in ("on it", "on top", "on them", "in it", "under it", "inside it", "above it")
-    )
+def _on_it(words: list[Token]) -> bool:
+    """Whether a sentence goes on to say where on the thing the other one is: "has a vase on it"."""
+    text = " ".join(["", *(token.lower for token in words)])
+    return any(f" {phrase}" in text for phrase in ("on it", "on top", "on them", "in it", "under it", "inside it", "above it"))
 
 
-def row_text(parse: Parse, k: int, end: int) -> str:
-    return " ".join(t.lower for t in parse.tokens[k:end])
-
-
-def _subject_of_relation(parse: Parse, k: int, ends: list[int], inside: dict[int, int]) -> int | None:
+def _subject_of_relation(parse: Parse, k: int, inside: dict[int, int]) -> int | None:
     """The thing before, where nothing but an adverb or a participle stands between; else the target."""
     row, j = parse.tokens, k - 1
-    while j >= 0 and (
-        row[j].tag in ("ADV", "NEG") or row[j].lower in _LINKS or (row[j].tag == "VERB" and row[j].lower.endswith(("ed", "ing")))
-    ):
+    while j >= 0 and (row[j].tag in ("ADV", "NEG") or row[j].lower in _LINKS or _is_participle(row[j])):
         j -= 1
-    related = j >= 0 and row[j].tag in ("BE", "HAVE") and j and row[j - 1].tag == "REL"
-    if related:
+    if j > 0 and row[j].tag in ("BE", "HAVE") and row[j - 1].tag == "REL":
         j -= 2
-    if j in inside:
-        number = inside[j]
-        thing = parse.things[number]
-        if number in parse.same or thing.role in ("region", "part", "text", "activity"):
-            return parse.target
-        return number
-    return parse.target
+    number = inside.get(j, parse.target)
+    if number is None or number in parse.same or parse.things[number].role in ("region", "part", "text", "activity"):
+        return parse.target
+    return number
 
 
-def degrees(parse: Parse, used: set[int]) -> None:
-    """Relations said by the form of a noun phrase: the third chair, the tallest of them, a row of boxes."""
+def _is_participle(token: Token) -> bool:
+    return token.tag == "VERB" and token.lower.endswith(("ed", "ing"))
+
+
+def degrees(parse: Parse) -> None:
+    """Add the relations that the form of a noun phrase states: the third chair, the tallest of them, a row of boxes."""
     said = {k for relation in parse.relations for k in range(relation.start, relation.end)}
     for number, thing in enumerate(parse.things):
         if thing.role in ("text", "activity"):
             continue
-        for stem, degree in thing.degrees:
-            kinds = {"comparison"} | ({"near"} if stem in ("close", "near") else {"far"} if stem == "far" else set())
-            parse.relations.append(Relation(frozenset(kinds), f"{stem} ({degree})", thing.start, thing.end, number, None))
-        words = {t.lower for t in parse.tokens[thing.start : thing.end]}
-        counted = [
-            r
-            for r in parse.relations
-            if r.text.startswith("from the") and r.subject == number and thing.end - 1 <= r.start <= thing.end + 2
-        ]
-        if thing.ordinal and counted:
-            parse.relations[parse.relations.index(counted[0])] = replace(counted[0], kinds=counted[0].kinds | {"ordinal"})
-        elif thing.ordinal:
-            parse.relations.append(Relation(frozenset({"ordinal"}), "ordinal", thing.start, thing.end, number, None))
-        if (
-            words & (lex.SIDES - {"front", "back"})
-            and thing.role in ("object", "part")
-            and thing.head not in lex.SIDES
-            and not set(range(thing.start, thing.end)) & said
-        ):
-            parse.relations.append(Relation(frozenset({"viewpoint_dependent"}), "side", thing.start, thing.end, number, None))
+        words = {token.lower for token in parse.tokens[thing.start : thing.end]}
+        stated: list[tuple[set[str], str]] = []
+        than = any(relation.text == "than" and relation.subject == number for relation in parse.relations)
+        for stem, degree in thing.degrees if not than else ():
+            distance = {"near"} if stem in ("close", "near") else {"far"} if stem == "far" else set()
+            stated.append(({"comparison", *distance}, f"{stem} ({degree})"))
+        if thing.ordinal and not _count_from(parse, number, thing):
+            stated.append(({"ordinal"}, "ordinal"))
+        sided = words & (lex.SIDES - {"front", "back"}) and thing.role in ("object", "part") and thing.head not in lex.SIDES
+        if sided and not said & set(range(thing.start, thing.end)):
+            stated.append(({"viewpoint_dependent"}, "side"))
         if words & lex.LEVELS and thing.role == "object" and thing.head not in lex.LEVELS:
-            parse.relations.append(Relation(frozenset({"vertical"}), "level", thing.start, thing.end, number, None))
+            stated.append(({"vertical"}, "level"))
         if words & {"same", "identical"}:
-            parse.relations.append(Relation(frozenset({"comparison"}), "same", thing.start, thing.end, number, None))
-        if thing.share in lex.COLLECTIONS - {"group", "bunch", "collection"}:
-            in_row = any(r.object == number and "arrangement" in r.kinds for r in parse.relations)
-            if not in_row:
-                parse.relations.append(Relation(frozenset({"arrangement"}), thing.share, thing.start, thing.end, number, None))
+            stated.append(({"comparison"}, "same"))
+        in_row = any(relation.object == number and "arrangement" in relation.kinds for relation in parse.relations)
+        if thing.share in lex.COLLECTIONS - {"group", "bunch", "collection"} and not in_row:
+            stated.append(({"arrangement"}, thing.share))
+        parse.relations += [Relation(frozenset(kinds), text, thing.start, thing.end, number, None) for kinds, text in stated]
+
+
+def _count_from(parse: Parse, number: int, thing: Thing) -> bool:
+    """Whether it is said from where to count, "the third from the left": then that relation becomes ordinal too."""
+    for k, relation in enumerate(parse.relations):
+        follows = thing.end - 1 <= relation.start <= thing.end + 2
+        if relation.subject == number and follows and relation.text.startswith("from the"):
+            parse.relations[k] = replace(relation, kinds=relation.kinds | {"ordinal"})
+            return True
+    return False

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from grand3d.language import lexicon as lex
 from grand3d.language.clues import relation_at
-from grand3d.language.parse import Parse
+from grand3d.language.parse import Parse, Thing
 from grand3d.language.words import Token, attribute_kind, base
 
 CLAUSE = ("as", "when", "if", "while", "once", "upon", "after", "by")
 """Words that begin a clause of how the scene is looked at."""
 _PEOPLE = ("you", "i", "we", "one", "people", "someone", "person", "they", "he", "she")
-_SEEN = ("see", "find", "notice", "reach", "encounter", "spot", "pass", "walk", "face", "come", "find", "locate", "view")
+_ASKED = ("would", "do", "can", "should")
+_LINKING = ("BE", "ADV", "NEG", "CONJ", "VERB", "REL", "N", "ONE")
+"""What stands before a predicate."""
 _STILL = ("located", "situated", "positioned", "placed", "used", "attached", "mounted", "colored", "labeled", "surrounded")
 
 
@@ -37,106 +39,72 @@ def subject(parse: Parse, k: int, ends: list[int]) -> int | None:
 
 def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | None, str]]]:
     """Functions: "used to ...", "for washing", "a place to sit on", "that you can sit on". Returns their tokens, and of which
-    thing each is said."""
+    thing each is said.
+    """
     row, used, out = parse.tokens, set(), []
-    for k, token in enumerate(row):
-        if k in used:
+    for k in range(1, len(row) - 1):
+        start = None if k in used else _purpose_start(parse, k)
+        if start is None or any(token.lower in lex.SEEING for token in row[start : start + 3]):
             continue
-        before = row[k - 1] if k else None
-        after = row[k + 1] if k + 1 < len(row) else None
-        start = None
-        if after is None or before is None:
-            continue
-        if (
-            (
-                token.lower in ("for", "to")
-                and before.lower
-                in (
-                    "used",
-                    "meant",
-                    "designed",
-                    "made",
-                    "suitable",
-                    "intended",
-                    "able",
-                    "serves",
-                    "ideal",
-                    "perfect",
-                    "good",
-                    "great",
-                    "suited",
-                    "useful",
-                    "needed",
-                    "best",
-                    "meant",
-                    "functions",
-                    "helpful",
-                    "necessary",
-                    "reserved",
-                )
-            )
-            or (
-                token.lower == "as"
-                and before.lower in ("used", "serves", "serving", "acts", "functions", "acting", "serve", "act")
-            )
-            or (
-                token.lower in ("that", "which")
-                and token.tag == "REL"
-                and after.lower not in lex.SPATIAL
-                and _acts(after, row[k + 2 : k + 3])
-            )
-            or (token.lower == "for" and before.tag in ("N", "ONE") and before.lower not in lex.SEEK)
-            or (
-                token.lower == "to"
-                and before.tag in ("N", "ONE")
-                and before.lower not in ("next", "close")
-                and (_verb(after.lower) or (after.tag == "N" and row[k + 2 : k + 3] != [] and row[k + 2].tag in ("DET", "POS")))
-                and not relation_at(row, k)
-            )
-        ):
-            start = k + 1
-        elif token.lower in _PEOPLE and token.tag in ("PRO", "ONE") and k > 0 and before.lower not in CLAUSE:
-            verb = next(
-                (
-                    j
-                    for j in range(k + 1, min(k + 6, len(row)))
-                    if row[j].tag in ("VERB", "N") and row[j].lower not in lex.ADVERBS
-                ),
-                None,
-            )
-            modal = before.lower == "where" and verb is not None and row[verb].lower not in lex.FACING
-            modal |= any(t.tag == "MODAL" or t.lower in ("usually", "use", "often", "normally") for t in row[k + 1 : k + 4])
-            if modal and verb is not None and not any(t.lower in CLAUSE for t in row[max(0, k - 4) : k]):
-                start = k + 1
-        elif (
-            token.lower in ("can", "could")
-            and token.tag == "MODAL"
-            and after.tag in ("VERB", "N")
-            and before.tag in ("CONJ", "REL", "N")
-        ) or (
-            token.lower in ("would", "do", "can", "should")
-            and after.lower in _PEOPLE
-            and row[0].lower in ("what", "which", "where")
-        ):
-            start = k + 1
-        elif token.lower in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
-            start = k + 2
-        elif token.lower == "where" and k and _passive(parse, k + 1):
-            start = k + 1
-        elif before.lower == "it" and before.tag == "PRO" and token.lower not in lex.SPATIAL and _acts(token, row[k + 1 : k + 2]):
-            start = k
-        if start is not None and any(t.lower in _SEEN for t in row[start : start + 3]):
-            start = None
-        if start is None:
-            continue
-        number = owner(parse, k)
         stop = _clause_end(parse, start, ends)
-        words = " ".join(t.text for t in row[k:stop])
-        out.append((number, words))
+        of_subject = row[k - 1].lower in lex.MEANT and row[k - 2].tag == "BE" and row[k - 3].tag != "REL"
+        out.append((None if of_subject else owner(parse, k), " ".join(token.text for token in row[k:stop])))
         used |= set(range(k, stop))
         for thing in parse.things:
-            if thing.start >= k and thing.start < stop:
+            if k <= thing.start < stop:
                 thing.role = "activity"
+    _purposes_in_names(parse)
+    return used, out
+
+
+def _purpose_start(parse: Parse, k: int) -> int | None:
+    """Where the verb of a purpose stands that is introduced at token ``k``; None where none is."""
+    row = parse.tokens
+    before, token, after, later = row[k - 1], row[k], row[k + 1], row[k + 2 : k + 3]
+    word, named = token.lower, before.tag in ("N", "ONE")
+    if word in ("for", "to") and before.lower in lex.MEANT:
+        return k + 1
+    if word == "as" and before.lower in lex.SERVES:
+        return k + 1
+    if word in ("that", "which") and token.tag == "REL" and after.lower not in lex.SPATIAL and _acts(after, later):
+        return k + 1
+    kind = before.lower in lex.CATEGORIES | lex.GENERIC
+    if kind and token.tag == "VERB" and word not in lex.SPATIAL and _acts(token, [after]):
+        return k
+    if word == "for" and named and before.lower not in lex.SEEK:
+        return k + 1
+    if word == "to" and named and before.lower not in ("next", "close") and not relation_at(row, k):
+        does = after.lower in lex.OTHER_VERBS | lex.SEEK
+        return k + 1 if does or (after.tag == "N" and later != [] and later[0].tag in ("DET", "POS")) else None
+    if word in _PEOPLE and token.tag in ("PRO", "ONE") and before.lower not in CLAUSE:
+        if _people_do(row, k):
+            return k + 1
+    elif word in ("can", "could") and token.tag == "MODAL" and after.tag in ("VERB", "N"):
+        return k + 1 if before.tag in ("CONJ", "REL", "N") else None
+    elif word in _ASKED and after.lower in _PEOPLE and row[0].lower in ("what", "which", "where"):
+        return k + 1
+    elif word in lex.WISHES and after.lower == "to" and row[max(0, k - 3)].lower in (*_PEOPLE, "if", "when"):
+        return k + 2
+    elif word == "where" and _passive(parse, k + 1):
+        return k + 1
+    elif before.lower == "it" and before.tag == "PRO" and word not in lex.SPATIAL and _acts(token, row[k + 1 : k + 2]):
+        return k
+    return None
+
+
+def _people_do(row: list[Token], k: int) -> bool:
+    """Whether the person at token ``k`` can or usually does something with the thing named before: "that you can sit on"."""
+    following = (token for token in row[k + 1 : k + 6] if token.tag in ("VERB", "N") and token.lower not in lex.ADVERBS)
+    verb = next(following, None)
+    if verb is None or any(token.lower in CLAUSE for token in row[max(0, k - 4) : k]):
+        return False
+    if row[k - 1].lower == "where" and verb.lower not in lex.FACING:
+        return True
+    return any(token.tag == "MODAL" or token.lower in lex.USUALLY for token in row[k + 1 : k + 4])
+
+
+def _purposes_in_names(parse: Parse) -> None:
+    """Purposes in a noun phrase, "working surface", and patterns, "a rug with stripes"."""
     for number, thing in enumerate(parse.things[1:], 1):
         if thing.head in lex.PATTERNS:
             parse.things[number - 1].attributes.append(("texture", thing.head))
@@ -151,7 +119,6 @@ def purposes(parse: Parse, ends: list[int]) -> tuple[set[int], list[tuple[int | 
             and first not in lex.ROOMS
         ):
             thing.attributes.append(("function", " ".join([*acts, thing.head])))
-    return used, out
 
 
 def _acts(verb: Token, following: list[Token]) -> bool:
@@ -165,10 +132,6 @@ def _passive(parse: Parse, k: int) -> bool:
     thing = next((t for t in parse.things if t.start == k), None)
     following = parse.tokens[thing.end : thing.end + 3] if thing is not None else []
     return bool(following) and following[0].tag in ("BE", "MODAL") and any(t.tag == "VERB" for t in following[1:])
-
-
-def _verb(word: str) -> bool:
-    return word in lex.OTHER_VERBS or word in lex.SEEK
 
 
 def _clause_end(parse: Parse, start: int, ends: list[int]) -> int:
@@ -233,66 +196,50 @@ def _holder(parse: Parse, number: int) -> int:
 
 def predicates(parse: Parse, ends: list[int], used: set[int]) -> set[int]:
     """Attributes said by a verb: "is white", "colored red", "made of wood", "lying on its side". Returns their tokens."""
-    row, out, k = parse.tokens, set(), 0
+    row, out = parse.tokens, set()
     covered = {j for thing in parse.things for j in range(thing.start, thing.end)}
-    while k < len(row):
-        token = row[k]
-        linked = k and any(t.tag in ("BE", "ADV", "NEG", "CONJ", "VERB", "REL") or t.tag in ("N", "ONE") for t in row[k - 1 : k])
-        if token.tag == "ADJ" and k not in covered and k not in used and linked:
-            number = subject(parse, k, ends)
-            stem, degree = base(token.lower)
-            kind = attribute_kind(token.lower) or ("state" if token.lower.endswith("ed") else "style")
-            up = k + 1 < len(row) and row[k + 1].lower in ("up", "down", "than")
-            if (
-                number is not None
-                and stem not in {"close", "far", "near"} | lex.POSITIONAL
-                and not (up and stem in ("high", "low"))
-            ):
-                parse.things[number].attributes.append((kind, token.lower))
-                if degree or row[k - 1].lower in ("more", "most", "less", "least"):
-                    parse.things[number].degrees.append((stem, degree or "est"))
-        elif (
-            token.lower in ("most", "least", "more", "less")
-            and k not in covered
-            and k + 1 < len(row)
-            and row[k + 1].tag != "PREP"
-        ):
-            number = subject(parse, k, ends)
-            if number is not None and row[k + 1].tag != "ADJ":
-                parse.things[number].degrees.append((row[k + 1].lower, "est"))
-        elif (
-            token.tag == "VERB"
-            and token.lower.endswith(("ed", "ept", "ut"))
-            and k
-            and _well(row, k)
-            and token.lower not in _STILL
-        ):
-            number = subject(parse, k, ends)
-            if number is not None:
-                parse.things[number].attributes.append(("state", token.lower))
-        elif token.lower == "made" and row[k + 1 : k + 2] and row[k + 1].lower in ("of", "from", "out"):
-            number = subject(parse, k, ends)
-            for thing in parse.things:
-                if number is not None and k < thing.start <= k + 3:
-                    kinds = thing.attributes or [("material", thing.head)]
-                    parse.things[number].attributes += [*kinds, ("material", thing.head)][: len(thing.attributes) + 1]
-                    thing.role, thing.attributes = "activity", []
-                    out |= set(range(k, thing.end))
-        elif token.lower in ("lying", "standing") and [t.lower for t in row[k + 1 : k + 3]] in (["on", "its"], ["on", "their"]):
-            number = subject(parse, k, ends)
-            if number is not None:
-                parse.things[number].attributes.append(("state", " ".join(t.text for t in row[k : k + 4])))
-            for thing in parse.things:
-                if k < thing.start <= k + 3:
-                    thing.role = "activity"
+    for k in range(1, len(row)):
+        number = subject(parse, k, ends)
+        if number is None:
+            continue
+        thing, token, before = parse.things[number], row[k], row[k - 1]
+        following = [later.lower for later in row[k + 1 : k + 3]]
+        if token.tag == "ADJ" and k not in covered | used and before.tag in _LINKING:
+            _predicate(thing, token.lower, before.lower, following)
+        elif token.lower in lex.DEGREES and k not in covered and following and row[k + 1].tag not in ("PREP", "ADJ"):
+            thing.degrees.append((following[0], "est"))  # "most well stored"
+        elif token.tag == "VERB" and token.lower.endswith(("ed", "ept", "ut")) and _well(before.lower):
+            if token.lower not in _STILL:
+                thing.attributes.append(("state", token.lower))
+        elif token.lower in ("turned", "switched", "plugged") and following[:1] in (["on"], ["off"], ["in"]):
+            thing.attributes.append(("state", f"{token.lower} {following[0]}"))
+        elif token.lower == "made" and following[:1] in (["of"], ["from"], ["out"]):
+            for material in parse.things:
+                if k < material.start <= k + 3:
+                    thing.attributes += material.attributes + [("material", material.head)] * (not material.attributes)
+                    material.role, material.attributes = "activity", []
+                    out |= set(range(k, material.end))
+        elif token.lower in ("lying", "standing") and following in (["on", "its"], ["on", "their"]):
+            thing.attributes.append(("state", " ".join(later.text for later in row[k : k + 4])))
+            for side in parse.things:
+                if k < side.start <= k + 3:
+                    side.role = "activity"
             out |= set(range(k, k + 4))
-        k += 1
     return out
 
 
-def _well(row: list, k: int) -> bool:
-    """Whether an adverb of manner stands before the participle at ``k``: "neatly put", "well stored"."""
-    before = row[k - 1].lower
-    return before in ("well", "currently", "half", "fully") or (
-        before.endswith("ly") and before not in ("directly", "immediately", "only")
-    )
+def _predicate(thing: Thing, word: str, before: str, following: list[str]) -> None:
+    """Add an adjective behind a verb to the thing that it is about."""
+    stem, degree = base(word)
+    placed = stem in ("high", "low") and following[:1] in (["up"], ["down"], ["than"])
+    if placed or stem in {"close", "far", "near"} | lex.POSITIONAL:
+        return
+    thing.attributes.append((attribute_kind(word) or ("state" if word.endswith("ed") else "style"), word))
+    if degree or before in lex.DEGREES:
+        thing.degrees.append((stem, degree or "est"))
+
+
+def _well(word: str) -> bool:
+    """Whether an adverb of manner: "neatly put", "well stored"."""
+    manner = word.endswith("ly") and word not in ("directly", "immediately", "only")
+    return manner or word in ("well", "currently", "half", "fully")

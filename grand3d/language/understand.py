@@ -9,6 +9,7 @@ from grand3d.language.parse import Parse, chunk, sentence_ends
 from grand3d.language.relate import degrees, relations
 from grand3d.language.said import CLAUSE, predicates, purposes, texts
 from grand3d.language.target import resolve
+from grand3d.language.words import Token
 
 _SIDED = re.compile(
     r"\b(?:on|to) the (?:far |very )?(?:left|right)(?: hand|-hand)?(?: side)?\b"
@@ -26,7 +27,7 @@ def understand(text: str) -> Parse:
     ends = sentence_ends(parse.tokens)
     _set_aside(parse)
     used, aims = purposes(parse, ends)
-    views = _viewpoints(parse, ends)
+    views = _viewpoints(parse, ends, used)
     resolve(parse)
     for number, words in aims:
         of_part = number is None or parse.things[number].role in ("part", "region", "text")
@@ -36,80 +37,80 @@ def understand(text: str) -> Parse:
     used |= texts(parse)
     used |= predicates(parse, ends, used)
     relations(parse, ends, used, views)
-    degrees(parse, used)
-    parse.negations = [t.lower for t in parse.tokens if t.tag != "QUOTE" and (t.lower in lex.NEGATIVE or t.lower.endswith("n't"))]
-    lower = text.lower()
-    parse.negations += [
-        phrase for phrase in ("other than", "instead of", "rather than", "aside from", "apart from") if phrase in lower
-    ]
+    degrees(parse)
+    parse.negations = [token.lower for token in parse.tokens if token.tag != "QUOTE" and _denies(token.lower)]
+    parse.negations += ["besides"] * any(
+        t.role == "excluded" and parse.tokens[t.start - 1].lower == "besides" for t in parse.things
+    )
+    parse.negations += [phrase for phrase in _EXCEPT if phrase in text.lower()]
     return parse
+
+
+_EXCEPT = ("other than", "instead of", "rather than", "aside from", "apart from")
+_LEAVES_OUT = {"excluding", "except", "ignoring", "besides", "not including", "not counting", "except for", *_EXCEPT}
+_PICTURES = ("picture", "photo", "painting", "image", "drawing", "photograph")
+_NO_THINGS = ("interest", "viewer", "observer", "perspective", "viewpoint", "view", "night", "time", "day")
+_BODY = ("foot", "hand", "body", "head", "back", "face")
+
+
+def _denies(word: str) -> bool:
+    return word in lex.NEGATIVE or word.endswith("n't")
 
 
 def _set_aside(parse: Parse) -> None:
     """Mark things that are no anchors: left out of the count, parts of the viewer's body, what a picture shows."""
     row = parse.tokens
     for number, thing in enumerate(parse.things):
-        before = [t.lower for t in row[max(0, thing.start - 3) : thing.start]]
-        if before[-1:] in (["excluding"], ["except"], ["ignoring"], ["besides"]) or before[-2:] in (
-            ["not", "including"],
-            ["not", "counting"],
-            ["except", "for"],
-            ["other", "than"],
-            ["apart", "from"],
-            ["aside", "from"],
-        ):
+        before = [token.lower for token in row[max(0, thing.start - 2) : thing.start]]
+        if before and (before[-1] in _LEAVES_OUT or " ".join(before) in _LEAVES_OUT):
             thing.role = "excluded"
-        elif thing.head in ("interest", "viewer", "observer", "perspective", "viewpoint", "view", "night", "time", "day") or (
-            thing.head in ("foot", "hand", "body", "head", "back", "face") and row[thing.start].tag == "POS"
-        ):
+        elif thing.head in _NO_THINGS or (thing.head in _BODY and row[thing.start].tag == "POS"):
             thing.role = "viewer"
-        elif (
-            before[-1:] == ["of"]
-            and number
-            and parse.things[number - 1].head in ("picture", "photo", "painting", "image", "drawing", "photograph")
-        ):
+        elif before[-1:] == ["of"] and number and parse.things[number - 1].head in _PICTURES:
             thing.role = "activity"
 
 
-def _viewpoints(parse: Parse, ends: list[int]) -> set[int]:
-    """Clauses that say from where the scene is seen. Returns their tokens."""
+def _viewpoints(parse: Parse, ends: list[int], purpose: set[int]) -> set[int]:
+    """Clauses that say from where the scene is seen, none of them in a purpose. Returns their tokens."""
     row, used = parse.tokens, set()
-    for k, token in enumerate(row):
-        follows = [t.lower for t in row[k + 1 : k + 5]]
-        first = (
-            k == 0
-            or row[k - 1].tag == "P"
-            or row[k - 1].lower in CLAUSE
-            or row[k - 1].lower in ("you", "are", "were", "and", "then")
-        )
-        seeing = token.lower in lex.FACING and token.tag != "N" and first and "for" not in follows[:1]
-        seeing &= (
-            token.lower not in ("look", "walk", "come", "lie")
-            or (k and row[k - 1].tag == "PRO")
-            or follows[:1] in (["at"], ["toward"], ["towards"])
-        )
-        person = token.lower in ("you", "person", "i", "we") and k and any(t.lower in CLAUSE for t in row[max(0, k - 2) : k])
-        person &= not any(t.lower in lex.WISHES for t in row[k + 1 : k + 4])
-        view = (
-            token.lower in ("perspective", "viewpoint", "vantage", "pov", "view", "viewer", "observer")
-            and k
-            and any(t.lower == "from" for t in row[max(0, k - 3) : k])
-        )
-        view |= token.lower == "view" and follows[:1] == ["from"]
-        if seeing and k and (row[k - 1].tag in ("N", "ONE", "REL") or (row[k - 1].lower == "are" and row[k - 2].lower != "you")):
-            continue
-        if seeing or person or view:
-            stop = next(
-                (j for j in range(k, ends[k]) if row[j].lower in (",", ".") or (j > k + 1 and _main_clause(parse, j))), ends[k]
-            )
-            parse.viewpoints.append(" ".join(t.text for t in row[k:stop]))
+    for k in range(len(row)):
+        if _looks(row, k) or _stands(row, k) or _view(row, k):
+            over = (j for j in range(k, ends[k]) if row[j].lower in (",", ".") or (j > k + 1 and _main_clause(parse, j)))
+            stop = next(over, ends[k])
+            parse.viewpoints.append(" ".join(token.text for token in row[k:stop]))
             used |= set(range(k, stop))
     parse.seen_from = used
-    if not parse.viewpoints:
-        parse.viewpoints += _SIDED.findall(parse.text.lower())
-    if not parse.viewpoints:
-        parse.viewpoints += [t.text for t in row if t.lower in ("your", "yours")]
+    parse.viewpoints = parse.viewpoints or _SIDED.findall(parse.text.lower())
+    parse.viewpoints = parse.viewpoints or [
+        token.text for k, token in enumerate(row) if token.lower in ("your", "yours") and k not in purpose
+    ]
     return used
+
+
+def _looks(row: list[Token], k: int) -> bool:
+    """Whether token ``k`` begins a clause such as "facing the door" or "looking at the wall"; "look for" is none."""
+    token, before = row[k], row[k - 1] if k else Token("", "", 0, 0, "P")
+    after = row[k + 1].lower if k + 1 < len(row) else ""
+    begins = before.tag == "P" or before.lower in (*CLAUSE, "you", "are", "were", "and", "then")
+    if token.lower not in lex.FACING or token.tag == "N" or not begins or after == "for":
+        return False
+    if before.tag in ("N", "ONE", "REL") or (before.lower == "are" and row[k - 2].lower != "you"):
+        return False
+    return token.lower not in ("look", "walk", "come", "lie") or before.tag == "PRO" or after in ("at", "toward", "towards")
+
+
+def _stands(row: list[Token], k: int) -> bool:
+    """Whether a clause about where someone is begins at token ``k``: "as you enter"; "if you want to sit" is a purpose."""
+    clause = any(token.lower in CLAUSE for token in row[max(0, k - 2) : k])
+    wish = any(token.lower in lex.WISHES for token in row[k + 1 : k + 4])
+    return row[k].lower in ("you", "person", "i", "we") and clause and not wish
+
+
+def _view(row: list[Token], k: int) -> bool:
+    """Whether a view is named: "from the perspective of the desk"."""
+    names = ("perspective", "viewpoint", "vantage", "pov", "view", "viewer", "observer")
+    seen = row[k].lower in names and any(token.lower == "from" for token in row[max(0, k - 3) : k])
+    return seen or (row[k].lower == "view" and k + 1 < len(row) and row[k + 1].lower == "from")
 
 
 def _main_clause(parse: Parse, k: int) -> bool:

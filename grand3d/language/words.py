@@ -52,11 +52,19 @@ def tokens(text: str) -> list[Token]:
     for found in _TOKEN.finditer(text):
         quote = found["quote"] if found["quote"] is not None else found["single"]
         word = found.group() if quote is None else quote
-        out.append(Token(word, word.lower().replace("’", "'"), found.start(), found.end(), "" if quote is None else "QUOTE"))
+        short = _SHORT.search(word) if quote is None else None
+        cut = found.start() + short.start() if short is not None and short.start() else found.end()
+        out.append(_token(text, found.start(), cut) if quote is None else Token(word, word.lower(), *found.span(), "QUOTE"))
+        if cut < found.end():
+            out.append(_token(text, cut, found.end()))
     for k in range(len(out)):
         if not out[k].tag:
             out[k].tag = _tag(out, k)
     return out
+
+
+def _token(text: str, start: int, end: int) -> Token:
+    return Token(text[start:end], text[start:end].lower().replace("’", "'"), start, end)
 
 
 def base(word: str) -> tuple[str, str]:
@@ -133,6 +141,12 @@ def is_number(word: str) -> bool:
     return word.isdigit() or word in lex.ATTRIBUTES["number"]
 
 
+_SHORT = re.compile(r"['’](?:s|re|m|ll|d|ve)$", re.IGNORECASE)
+_SHORTENED = {"'re": "BE", "'m": "BE", "'ll": "MODAL", "'d": "MODAL", "'ve": "HAVE"}
+_BEFORE_IS = ("there", "here", "what", "where", "who", "that", "it")
+_PAPER = ("bag", "bags", "cup", "cups", "box", "plate", "plates", "sack", "lantern")
+"""What paper is the material of, rather than the use."""
+_AFTER_CAN = ("", ".", ",", "with", "on", "in", "under", "near", "next", "is", "to", "that", "which")
 _CLOSED: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"its", "their", "your", "my", "his", "her", "our"}), "POS"),
     (lex.PRONOUNS | {"i", "you", "we", "he", "she", "me", "us", "him", "yourself", "someone", "people", "person"}, "PRO"),
@@ -147,88 +161,92 @@ _OPEN = ("", "N", "ADJ")
 
 
 def _tag(row: list[Token], k: int) -> str:
+    """The part of speech of token ``k``; the tokens before it have theirs."""
     word = row[k].lower
     before = row[k - 1] if k else Token("", "", 0, 0, "P")
     after = row[k + 1].lower if k + 1 < len(row) else ""
-    if not word[0].isalnum():
-        return "P" if word != "'s" else "POS"
-    if word in ("one", "ones"):
-        return "PRO" if after in lex.MODALS or after == "usually" else "ONE"
-    if word in ("that", "this", "these", "those"):
-        return _demonstrative(word, before, after)
-    if word in ("can", "cans") and (
-        before.lower in lex.BEFORE_CAN
-        or after in ("", ".", ",", "with", "on", "in", "under", "near", "next", "is", "to", "that", "which")
-    ):
-        return "N"
-    for members, tag in _CLOSED:
-        if word in members:
-            return tag
     j = k - 1
     while j > 0 and row[j].tag == "ADV":
         j -= 1
     inside = k > 0 and row[j].tag in ("DET", "POS", "ADJ", "NUM", "ORD")
-    if (
-        word in lex.SEEK
-        and before.lower in ("", ".", ",", "please", "and", "then")
-        and (after in lex.DETERMINERS or after == "for")
-    ):
+    return _closed_class(word, before, after, inside) or _open_class(word, before, after, inside)
+
+
+def _closed_class(word: str, before: Token, after: str, inside: bool) -> str:
+    """The tag of a word of a class that can be listed; empty for others. ``inside``: its noun phrase has begun."""
+    if word == "'s":
+        return "BE" if before.tag in ("PRO", "REL", "DET") or before.lower in _BEFORE_IS else "POS"
+    if not word[0].isalnum():
+        return _SHORTENED.get(word, "P")
+    if word in ("one", "ones"):
+        return "PRO" if after in lex.MODALS or after == "usually" else "ONE"
+    if word in ("that", "this", "these", "those"):
+        return _demonstrative(word, before, after)
+    if word in ("can", "cans") and (before.lower in lex.BEFORE_CAN or after in _AFTER_CAN):
+        return "N"
+    for members, tag in _CLOSED:
+        if word in members:
+            return tag
+    begun = before.lower in ("", ".", ",", "please", "and", "then")
+    if word in lex.SEEK and begun and (after in lex.DETERMINERS or after == "for"):
         return "VERB"
     if word in lex.HAVE and not (inside and word in ("hold", "feature", "features")):
         return "HAVE"
     if word in lex.DETERMINERS or word in ("what", "whichever"):
         return "DET"
-    if word == "paper" and after in ("bag", "bags", "cup", "cups", "box", "plate", "plates", "sack", "lantern"):
-        return "ADJ"
     if word in lex.ORDINALS:
-        return "ORD" if word not in ("middle", "second", "last") or _nounlike(after) else "N" if word == "middle" else "ORD"
+        return "N" if word == "middle" and not _nounlike(after) else "ORD"
     if is_number(word):
         return "NUM"
     if word in lex.SIDES or word in lex.LEVELS:
-        return (
-            "ADJ" if _nounlike(after) and after not in lex.PREPOSITIONS and inside else "ADV" if _adverbial(word, before) else "N"
-        )
-    if base(word)[0] in _DISTANCES:
-        return "ADJ" if _nounlike(after) and (inside or (base(word)[1] and before.tag not in ("N", "ONE", "BE"))) else "PREP"
+        if inside and _nounlike(after):
+            return "ADJ"
+        return "ADV" if word in ("left", "right") and before.tag in ("BE", "N", "PRO") else "N"
+    stem, degree = base(word)
+    if stem in _DISTANCES:
+        closest = degree and before.tag not in ("N", "ONE", "BE")
+        return "ADJ" if _nounlike(after) and (inside or closest) else "PREP"
     if word in lex.PREPOSITIONS and not (word == "inside" and before.lower == "the"):
         return "PREP"
-    if word in ("more", "most", "less", "least"):
-        return "ADV"
-    if base(word)[1]:
+    return "ADV" if word in lex.DEGREES else "ADJ" if degree else ""
+
+
+def _open_class(word: str, before: Token, after: str, inside: bool) -> str:
+    """Adjective, noun, verb or adverb, by the lists, else by endings and neighbours."""
+    if word == "paper" and after in _PAPER:
         return "ADJ"
     if word == "made" and after in ("of", "from", "out", "up"):
         return "VERB"
     if attribute_kind(word):
-        if word in ("made", "used", "covered", "closed", "stuffed", "hung") and before.tag in ("BE", "N") and not inside:
-            return "VERB" if word in ("made", "used", "covered", "hung") else "ADJ"
-        if _nounlike(after) or before.tag in ("BE", "ADV", "CONJ", "P", "VERB", "HAVE") or not _could_be_noun(word):
-            return "ADJ"
-        return "N"
+        if word in ("made", "used", "covered", "hung") and before.tag in ("BE", "N") and not inside:
+            return "VERB"
+        said = before.tag in ("BE", "ADV", "CONJ", "P", "VERB", "HAVE")
+        noun = word in lex.ATTRIBUTES["material"] | lex.ADJECTIVES_AND_NOUNS
+        closed = word in ("closed", "stuffed") and before.tag == "N" and not inside
+        return "ADJ" if said or closed or not noun or _nounlike(after) else "N"
+    if word in lex.POSITIONAL and _nounlike(after):
+        return "ADJ"
     if word in lex.NOUNS:
         return "N"
+    if before.tag == "REL" and word.endswith("s") and before.lower != "whose":
+        return "VERB"
     if word in lex.ADVERBS and not (before.tag in ("DET", "POS") and not _nounlike(after)):
         return "ADV"
     verb = word in lex.OTHER_VERBS or word in lex.SEEK
     if verb or word.endswith(("ing", "ed")):
         if inside:
             return "ADJ" if word.endswith(("ing", "ed", "n")) and _nounlike(after) else "N"
-        if (
-            before.tag == "N"
-            and word not in lex.CHOOSE
-            and not is_plural(before.lower)
-            and not word.endswith(("s", "ed", "ing", "t"))
-        ):
-            return "N"
-        if verb or before.tag in ("BE", "REL", "ADV", "N", "PREP", "P", "CONJ"):
+        bare = word not in lex.CHOOSE and not word.endswith(("s", "ed", "ing", "t"))
+        if bare and before.tag == "N" and not is_plural(before.lower):
+            return "N"  # "a book display"
+        if verb or before.tag in ("BE", "REL", "ADV", "N", "PREP", "P", "CONJ", "QUOTE"):
             return "VERB"
     if word.endswith("ly") and word not in ("family", "assembly", "supply", "trolley"):
         return "ADV"
-    degree = before.lower in lex.GRADES or (before.tag == "BE" and not is_plural(word))
-    if degree and (before.tag == "BE") != _nounlike(after) and after != "of" and len(word) > 3:
+    graded = before.lower in lex.GRADES or (before.tag == "BE" and not is_plural(word))
+    if graded and (before.tag == "BE") != _nounlike(after) and after != "of" and len(word) > 3:
         return "ADJ"
-    if word.endswith(_SUFFIXES) and (_nounlike(after) or before.tag in ("BE", "ADV")):
-        return "ADJ"
-    return "N"
+    return "ADJ" if word.endswith(_SUFFIXES) and (_nounlike(after) or before.tag in ("BE", "ADV")) else "N"
 
 
 def _demonstrative(word: str, before: Token, after: str) -> str:
@@ -241,20 +259,21 @@ def _demonstrative(word: str, before: Token, after: str) -> str:
     return "DET"
 
 
-def _adverbial(word: str, before: Token) -> bool:
-    return before.tag in ("BE", "N", "PRO") and word in ("left", "right") and before.lower not in ("the",)
-
-
-def _could_be_noun(word: str) -> bool:
-    return word in lex.ATTRIBUTES["material"] | lex.ADJECTIVES_AND_NOUNS
+_NO_NOUN = (
+    lex.PREPOSITIONS
+    | lex.DETERMINERS
+    | lex.BE
+    | lex.HAVE
+    | lex.MODALS
+    | lex.CONJUNCTIONS
+    | lex.RELATIVES
+    | lex.PRONOUNS
+    | {"not", "you", "your", "i", "me", "also", "when", "if"}
+)
 
 
 def _nounlike(word: str) -> bool:
     """Whether the next word may go on a noun phrase."""
-    if not word or not (word[0].isalnum()):
+    if not word or not word[0].isalnum():
         return False
-    if word in ("one", "ones") or word in lex.ORDINALS or is_number(word):
-        return True
-    closed = lex.PREPOSITIONS | lex.DETERMINERS | lex.BE | lex.HAVE | lex.MODALS | lex.CONJUNCTIONS | lex.RELATIVES
-    closed |= lex.PRONOUNS | {"not", "you", "your", "i", "me", "also", "when", "if"}
-    return word not in closed
+    return word in ("one", "ones") or word in lex.ORDINALS or is_number(word) or word not in _NO_NOUN
