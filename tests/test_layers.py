@@ -41,7 +41,7 @@ LAYERS = (
     "preflight generate exactness",
     "train",
     "evaluate report chat checks",
-    "plan page exports",
+    "plan page exports annotate",
     "repl",
     "scoring",
     "commands",
