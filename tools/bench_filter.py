@@ -27,7 +27,9 @@ from grand3d.annotate.facts import Facts
 from grand3d.annotate.filters import ATTRIBUTE, EXISTENCE, RELATION, UNGROUNDED, UNKNOWN, WRONG, faults
 from grand3d.annotate.kinds import say
 from grand3d.annotate.lexicon import FREE, LOOKS, same
-from grand3d.annotate.templates import MAKERS, make_texts, single, usable
+from grand3d.annotate.make import make_texts
+from grand3d.annotate.naming import single, usable
+from grand3d.annotate.templates import MAKERS
 from grand3d.bench.nouns import words
 from grand3d.scene import Object
 from grand3d.synth import make_room
@@ -37,7 +39,14 @@ from grand3d.synth.vocabulary import plural
 
 TWO = re.compile(r"<p>([^<]+)</p>\[<([^<>]+)>\] (is|are)( not)? ([a-z ]+?) <p>([^<]+)</p>\[<([^<>]+)>\]")
 ONE = re.compile(r"<p>([^<]+)</p>\[((?:<[^<>]+>(?:, )?)+)\]")
-SAID = {"on": "on top of", "under": "beneath", "above": "over", "near": "close to", "larger": "bigger than", "taller": "taller than"}
+SAID = {
+    "on": "on top of",
+    "under": "beneath",
+    "above": "over",
+    "near": "close to",
+    "larger": "bigger than",
+    "taller": "taller than",
+}
 COLOURS = ("purple", "green", "pink", "orange", "beige", "yellow", "red", "blue", "white", "black")
 
 
@@ -49,16 +58,17 @@ def own_words(facts: Facts, rng: Random) -> str | None:
         return None
     name, a, b = rng.choice(laden)
     first, second = (f"the {a.category}", (a.object_id,)), (f"the {b.category}", (b.object_id,))
-    for one, many in ((first, a), (second, b)):
-        if len(facts.groups[many.category]) > 1:
-            return None
-        assert one
+    if len(facts.groups[a.category]) > 1 or len(facts.groups[b.category]) > 1:
+        return None
     over = {"on": "resting on", "under": "tucked beneath", "above": "directly above", "near": "right beside"}[name]
     looks = [value for value in a.attributes.values() if set(words(value)) <= LOOKS]
     look = looks[0].split()[-1] if looks else ""
-    extra = rng.choice([o for o in usable(facts)])
+    extra = rng.choice(usable(facts))
     group = facts.groups[extra.category]
-    whole = (f"all the {plural(extra.category)}" if len(group) > 1 else f"the {extra.category}", tuple(o.object_id for o in group))
+    whole = (
+        f"all the {plural(extra.category)}" if len(group) > 1 else f"the {extra.category}",
+        tuple(o.object_id for o in group),
+    )
     choices: list[tuple[Any, ...]] = [
         ("You will find", first, over, second, "."),
         (over, second, ", you can see", first, "."),
@@ -153,7 +163,9 @@ def plant_absent(text: str, facts: Facts, rng: Random) -> str | None:
 
 
 def _other(item: Object, facts: Facts, rng: Random) -> str | None:
-    rest = [o.object_id for o in facts.scene.objects if not same(o.category, item.category) and not same(item.category, o.category)]
+    rest = [
+        o.object_id for o in facts.scene.objects if not same(o.category, item.category) and not same(item.category, o.category)
+    ]
     return rng.choice(rest) if rest else None
 
 

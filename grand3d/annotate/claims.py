@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from grand3d.annotate.lexicon import (
     ASIDE,
+    CLAUSE,
     CUTS,
     DETERMINERS,
     FAINT,
@@ -26,20 +27,21 @@ from grand3d.annotate.lexicon import (
     PRONOUN,
     RELATION,
     RELATIONS,
-    canonical,
 )
 from grand3d.bench.nouns import forms, words
 from grand3d.markup import Parsed
 
 SUPERLATIVES = {"largest": "largest", "biggest": "largest", "smallest": "smallest", "tallest": "tallest"}
-PARTS = frozenset("handle handles frame frames leg legs shade shades base top tops surface edge edges door doors drawer drawers".split())
-FOLLOWS = PARTS | frozenset("side sides surface size height width colour color shape material design area".split())
+PARTS = frozenset(
+    words("handle handles frame frames leg legs shade shades base top tops surface edge edges door doors drawer drawers")
+)
+FOLLOWS = PARTS | frozenset(words("side sides surface size height width colour color shape material design area"))
 """Words that make of the name before them a part or a property: the table top, the desk area."""
-VERBS = frozenset("stands lights rests cans seats signs fans plants holds watches screens papers boards".split())
+VERBS = frozenset(words("stands lights rests cans seats signs fans plants holds watches screens papers boards"))
 """Plurals that are verbs too: without an article they name nothing."""
-_SIZES = frozenset("small large big tall short long little thin wide narrow low high huge tiny medium sized".split())
+_SIZES = frozenset(words("small large big tall short long little thin wide narrow low high huge tiny medium sized"))
 _LONGEST = 4  # words of a name
-_COPULA = frozenset("is are was were looks look appears appear and of a an".split())
+_COPULA = frozenset(words("is are was were looks look appears appear and of a an"))
 _END = re.compile(r"[.!?;\n](?=\s|$)")
 _POLITE = re.compile(r"\s*(?:yes|no)\b,?\s*", re.IGNORECASE)
 _AND = re.compile(r"\s*(?:,|and|, and|or)\s*(?:the|a|an)?\s*", re.IGNORECASE)
@@ -158,7 +160,13 @@ def loose(text: str, extra: frozenset[str]) -> tuple[tuple[str, ...], tuple[str,
         length = min(length, len(tokens) - position)
         name = " ".join(tokens[position : position + length])
         follows = tokens[position + length] if position + length < len(tokens) else ""
-        if length and name not in FREE and not forms(name) & GENERIC and follows not in FOLLOWS and not (name in LOOKS and _leads(tokens, position, extra)):
+        if (
+            length
+            and name not in FREE
+            and not forms(name) & GENERIC
+            and follows not in FOLLOWS
+            and not (name in LOOKS and _leads(tokens, position, extra))
+        ):
             before = position - 1
             while before >= 0 and (tokens[before] in LOOKS or tokens[before] in _SIZES or tokens[before] in SUPERLATIVES):
                 before -= 1
@@ -206,7 +214,9 @@ def sentences(parsed: Parsed) -> list[list[str | int]]:
     position = 0
     for index, span in enumerate((*parsed.spans, None)):
         piece = parsed.text[position : span.start if span else len(parsed.text)]
-        first, *more = _END.split(piece) if "." in piece or "?" in piece or "!" in piece or ";" in piece or "\n" in piece else [piece]
+        first, *more = (
+            _END.split(piece) if "." in piece or "?" in piece or "!" in piece or ";" in piece or "\n" in piece else [piece]
+        )
         out[-1][-1] = first if out[-1][-1] == "" else f"{out[-1][-1]} {first}"
         out += [[part] for part in more]
         if span:
@@ -263,6 +273,7 @@ def _sentence(row: list[str | int], subject: int | None, found: list[Claim]) -> 
     opening = relation(texts[0])
     head = subject if pronoun else spans[1] if opening and len(spans) > 1 else spans[0]
     negated = denies(start)
+    clause = head
     group, said = (head,), ""  # what is spoken of, and the relation that a further "and ..." goes on with
     if opening and (pronoun or len(spans) > 1):
         if opening != "between":
@@ -276,7 +287,9 @@ def _sentence(row: list[str | int], subject: int | None, found: list[Claim]) -> 
         gap, a, b = texts[k], spans[k - 1], spans[k]
         name = relation(gap)
         if _AND.fullmatch(gap):
-            if said and said != "between":
+            if said and CLAUSE.match(texts[k + 1].lower()):
+                clause, said = b, ""
+            elif said and said != "between":
                 found.append(Claim(group, said, (b,), negated))
             continue
         _places(gap, (a,), found)
@@ -287,7 +300,7 @@ def _sentence(row: list[str | int], subject: int | None, found: list[Claim]) -> 
         if not name:
             said = ""
             continue
-        group = (head,) if ASIDE.match(gap.lower()) else tuple(dict.fromkeys((a, head)))  # type: ignore[assignment]
+        group = (clause,) if ASIDE.match(gap.lower()) else tuple(dict.fromkeys((a, clause)))  # type: ignore[assignment]
         negated, said = denies(gap), name
         if name == "between":
             _between(group[0], spans, k, negated, found)  # type: ignore[arg-type]

@@ -14,11 +14,30 @@ from grand3d.synth.exact import Exact
 
 NEIGHBOURS = 10
 """Things around an object that are looked at for relations, the nearest by their centres."""
-FRONTED = ("couch", "sofa", "bed", "tv", "monitor", "toilet", "desk", "dresser", "cabinet", "bookshelf", "armchair", "stove", "refrigerator")
+FRONTED = (
+    "couch",
+    "sofa",
+    "bed",
+    "tv",
+    "monitor",
+    "toilet",
+    "desk",
+    "dresser",
+    "cabinet",
+    "bookshelf",
+    "armchair",
+    "stove",
+    "refrigerator",
+)
 """Things with a front: with the back to one wall, they look into the room."""
 
 _PAIRS = ("on", "under", "above", "near", "larger", "taller")
 _TURNED = {"smaller": "larger", "shorter": "taller", "supports": "on"}
+
+
+def attribute_of(item: Object, name: str) -> str:
+    """The colour, material or shape of an object as its scene says it; empty where it does not."""
+    return item.attributes.get(name) or (item.attributes.get("color", "") if name == "colour" else "")
 
 
 class Facts:
@@ -83,6 +102,8 @@ class Facts:
         if name in ("nearest", "farthest"):
             rivals = [other for other in self.called(item.category) if other is not anchor]
             return getattr(rel, name)(rivals, anchor) is item
+        if name.startswith("same_"):
+            return "" != attribute_of(item, name[5:]) == attribute_of(anchor, name[5:])
         if name == "inside":
             return rel.cover(item, anchor) >= rel.COVER and rel.low(anchor) - 0.05 <= item.centroid[2] <= rel.high(anchor)
         if name == "facing":

@@ -20,7 +20,7 @@ from grand3d.scene import Object
 MARKUP, UNKNOWN, EXISTENCE, WRONG = "malformed markup", "unknown id", "existence", "wrong object"
 UNGROUNDED, ATTRIBUTE, COUNT, RELATION, ANSWER = "ungrounded phrase", "attribute", "count", "relation", "answer"
 CAUSES = (MARKUP, UNKNOWN, EXISTENCE, WRONG, UNGROUNDED, ATTRIBUTE, COUNT, RELATION, ANSWER)
-"""In the order in which they are looked for. What is said of a span that is at fault is not looked at: it would be at fault too."""
+"""In the order in which they are looked for. What is said of a span that is at fault is not looked at: it would fail too."""
 SIZE_SLACK = 0.06
 """Metres by which a stated size may be off."""
 MOST_PAIRS = 400
@@ -182,6 +182,10 @@ def _bears(claim: Claim, parsed: Parsed, facts: Facts, viewpoint: rel.Point | No
 
 def _stands(subject: int, claim: Claim, parsed: Parsed, facts: Facts, viewpoint: rel.Point | None) -> bool:
     items = [facts.by_id[i] for i in parsed.spans[subject].ids if i in facts.by_id]
+    regions = [i for k in claim.objects for i in parsed.spans[k].ids if i in facts.regions]
+    if regions:
+        places = [facts.region_of(item) for item in items]
+        return bool(items) and claim.name == "inside" and all(r is not None and r.region_id in regions for r in places)
     others = [[facts.by_id[i] for i in parsed.spans[k].ids if i in facts.by_id] for k in claim.objects]
     if not items or not all(others) or len(items) * max(map(len, others), default=1) > MOST_PAIRS:
         return False

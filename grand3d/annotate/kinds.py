@@ -26,6 +26,29 @@ KINDS: Mapping[str, str] = {
 }
 """The eight kinds of 3D-GRAND, and the task of their samples."""
 
+SUB_CLASSES: Mapping[str, str] = {
+    "VG-ST-attr": "VG_Single_Attribute",
+    "VG-ST-space": "VG_Single_Space",
+    "VG-OO-attr": "VG_Inter_Attribute_OO",
+    "VG-OO-space": "VG_Inter_Space_OO",
+    "VG-OR": "VG_Inter_OR",
+    "QA-EQ": "QA_Single_EQ",
+    "QA-ST-attr": "QA_Single_Attribute",
+    "QA-ST-space": "QA_Single_Space",
+    "QA-OO-attr": "QA_Inter_Attribute_OO",
+    "QA-OO-space": "QA_Inter_Space_OO",
+    "QA-OR": "QA_Inter_OR",
+}
+"""MMScan's sub-classes: as its tables call them, and as its files do."""
+MMSCAN: Mapping[str, str] = {
+    "object_meta": "question",
+    "region_meta": "question",
+    **{name: "object_reference" if name.startswith("VG") else "question" for name in SUB_CLASSES},
+    "scene_caption": "scene_description",
+}
+"""The kinds of MMScan's hierarchy, and the task of their samples."""
+ALL_KINDS: Mapping[str, str] = {**KINDS, **MMSCAN}
+
 _LISTED = re.compile(r"<([^<>]+)>(?=[,\]])")
 _BLANK = re.compile(r"\s+([.,?!:])")
 
@@ -83,6 +106,8 @@ def as_sample(draft: Draft, task: str, scene_id: str, sample_id: str) -> Sample:
     meta = {"kind": draft.kind, **draft.meta}
     if task == "object_reference":
         return Sample(sample_id, scene_id, task, draft.question, "", draft.target_ids, meta=meta)
+    if meta.pop("ask_grounded", False):
+        return Sample(sample_id, scene_id, task, draft.question, draft.answer, draft.target_ids, meta=meta)
     text = plain(draft.question)
     if text != draft.question:
         meta["question"] = draft.question

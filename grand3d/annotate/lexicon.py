@@ -8,21 +8,31 @@ from functools import lru_cache
 from grand3d.bench.nouns import forms, words
 from grand3d.synth.vocabulary import COLOURS, HYPERNYMS, KINDS, MATERIALS, RARE, SHAPES, SYNONYMS, alike
 
-DETERMINERS = frozenset("a an the this that these those some any several many few no another other each every its their".split())
-NUMBERS = {word: number for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())}
-GENERIC = frozenset("object item thing one piece furniture furnishing it they them both all other rest pair set group row".split())
+DETERMINERS = frozenset(words("a an the this that these those some any several many few no another other each every its their"))
+NUMBERS = {
+    word: number
+    for number, word in enumerate(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    )
+}
+GENERIC = frozenset(words("object item thing one piece furniture furnishing it they them both all other rest pair set group row"))
 """Heads that any object fits."""
 FREE = frozenset(
-    "room space area scene corner middle center centre wall floor ceiling side top bottom end edge surface left right front back "
-    "colour color shade tone hue material shape size height width length style finish design look texture pattern use purpose "
-    "function place way time people person someone kitchen bathroom bedroom office classroom lounge hallway".split()
+    words(
+        "room space area scene corner middle center centre wall floor ceiling side top bottom end edge surface left right "
+        "front back colour color shade tone hue material shape size height width length style finish design look texture "
+        "pattern use purpose function place way time people person someone kitchen bathroom bedroom office classroom lounge "
+        "hallway"
+    )
 )
 """Nouns that need no id: places and properties, not things that stand in the room."""
-GROUPS = frozenset("pair set group row piece kind type stack pile number collection".split())
+GROUPS = frozenset(words("pair set group row piece kind type stack pile number collection"))
 """``a pair of shoes`` is about shoes."""
 CUTS = frozenset(
-    "with in on at that which who near by under underneath above below beside behind next from for to between against and or is "
-    "are standing sitting hanging placed located closest nearest farthest furthest facing".split()
+    words(
+        "with in on at that which who near by under underneath above below beside behind next from for to between against and "
+        "or is are standing sitting hanging placed located closest nearest farthest furthest facing"
+    )
 )
 """Words that end the name of a thing."""
 
@@ -30,12 +40,15 @@ _CANON = {"grey": "gray", "wood": "wooden", "timber": "wooden", "metallic": "met
 _CANON |= {"golden": "gold", "violet": "purple", "cylinder": "cylindrical", "colored": "", "coloured": ""}
 _BROADER = {"steel": "metal", "chrome": "metal", "aluminum": "metal", "iron": "metal", "velvet": "fabric", "cotton": "fabric"}
 _BROADER |= {"burgundy": "red", "maroon": "red", "navy": "blue", "teal": "green", "silver": "gray", "cushioned": "padded"}
-_MORE = "gold bronze turquoise violet marble stone concrete wicker rattan cotton linen wool chrome aluminum iron oval triangular hexagonal"
-_MORE += " wooden metallic grey glass leather plastic transparent patterned golden colourful colorful crimson indigo magenta brass copper"
+_MORE = "gold bronze turquoise violet marble stone concrete wicker rattan cotton linen wool chrome aluminum iron oval triangular"
+_MORE += (
+    " hexagonal wooden metallic grey glass leather plastic transparent patterned golden colourful colorful crimson indigo magenta"
+)
+_MORE += " brass copper"
 _SPLIT = {word for value in (*COLOURS, *SHAPES, *(v for vs in MATERIALS.values() for v in vs)) for word in words(value)}
 LOOKS = frozenset({*_SPLIT, *_MORE.split(), *_CANON}) - {"l"}
 """Single words on colour, material and shape. Sizes are left out: what is large is a matter of opinion."""
-FAINT = frozenset("light dark soft long square round clear orange cream gold silver glass".split())
+FAINT = frozenset(words("light dark soft long square round clear orange cream gold silver glass"))
 """Looks that are other words too; in running text they count before another look, or after ``is``, only."""
 
 NOUNS = frozenset(
@@ -66,10 +79,13 @@ def same(noun: str, category: str) -> bool:
     return bool(ours & theirs) or any(alike(a, b) for a in ours for b in theirs)
 
 
+LIKE = (("colour", "colou?r"), ("material", "material"), ("shape", "shape"))
+"""Attributes in which two things may be alike, and how a text writes them."""
 RELATIONS: tuple[tuple[str, str], ...] = (
     ("between", r"(?:in )?between"),
     ("nearest", r"(?:closest|nearest)(?: to)?|closer to|nearer to"),
     ("farthest", r"(?:farthest|furthest)(?: away)?(?: from)?"),
+    *((f"same_{what[0]}", rf"(?:of |in |has |have |with )*the same {what[1]} as") for what in LIKE),
     ("larger", r"(?:larger|bigger) than"),
     ("smaller", r"smaller than"),
     ("taller", r"taller than"),
@@ -84,7 +100,10 @@ RELATIONS: tuple[tuple[str, str], ...] = (
     ("above", r"(?:directly )?(?:above|over)"),
     ("on", r"(?:on|on top of|atop|upon)"),
     ("inside", r"(?:inside|inside of|within|in)"),
-    ("near", r"(?:next to|beside|alongside|adjacent to|near|near to|nearby|close to|by|against|touching|surrounded by|surrounding)"),
+    (
+        "near",
+        r"(?:next to|beside|alongside|adjacent to|near|near to|nearby|close to|by|against|touching|surrounded by|surrounding)",
+    ),
 )
 """Relation and the words that say it, as they stand right before the name of the other thing. ``at``, ``from`` say nothing."""
 PLACES = (
@@ -93,10 +112,13 @@ PLACES = (
     ("wall", re.compile(r"\bagainst (?:the|a) wall\b")),
 )
 RELATION = re.compile(
-    r"(?:^|.*\s)(?:" + "|".join(f"(?P<{name}>{text})" for name, text in RELATIONS) + r")(?:\s+(?:the|a|an|both|all))*\s*$", re.DOTALL
+    r"(?:^|.*\s)(?:" + "|".join(f"(?P<{name}>{text})" for name, text in RELATIONS) + r")(?:\s+(?:the|a|an|both|all))*\s*$",
+    re.DOTALL,
 )
 ASIDE = re.compile(r"\s*(?:,|and\b|but\b|which\b|that\b|is\b|are\b|stands?\b|sits?\b|lies?\b|hangs?\b|rests?\b|it\b|has\b)")
 """How a text begins that goes on about the thing the sentence is about, not about the thing named last."""
+CLAUSE = re.compile(r"\s*(?:is|are|stands?|sits?|lies?|lie|hangs?|rests?|has|have)\b")
+"""How a text begins behind the name that a clause is about: after ``and``, that name is not one more of a list."""
 NEGATED = re.compile(r"\b(?:not|no|never|neither|nor|none|without|lacks?|cannot)\b|n't\b")
 PRONOUN = re.compile(r"\s*(?:it|they|this|these|that one|this one)\b")
 

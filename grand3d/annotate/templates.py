@@ -7,119 +7,31 @@ from random import Random
 
 from grand3d import relations as rel
 from grand3d.annotate.facts import Facts
-from grand3d.annotate.kinds import KINDS, Draft, as_sample, ids_of, keep, listed, say
+from grand3d.annotate.kinds import Draft, ids_of, listed, say
 from grand3d.annotate.lexicon import LOOKS, use_of
+from grand3d.annotate.naming import (
+    MOST_NAMED,
+    SUPERLATIVES,
+    UNARY,
+    WAYS,
+    alone,
+    best_of,
+    looks_before,
+    plain_group,
+    several,
+    sided,
+    single,
+    thing,
+    usable,
+    way,
+)
 from grand3d.bench.nouns import words
-from grand3d.errors import GrandError
-from grand3d.files import Rejects
-from grand3d.sample import Sample
 from grand3d.scene import Object
 from grand3d.synth.counted import close
 from grand3d.synth.phrases import Part, article
 from grand3d.synth.presence import Presence
 from grand3d.synth.view import STRUCTURE
 from grand3d.synth.vocabulary import plural
-
-WAYS = {
-    "on": ("on", "on top of", "resting on"),
-    "under": ("under", "underneath", "below"),
-    "above": ("above", "over"),
-    "near": ("next to", "near", "close to", "beside"),
-    "nearest": ("closest to", "nearest to"),
-    "farthest": ("farthest from", "furthest from"),
-    "between": ("between",),
-    "taller": ("taller than",),
-    "larger": ("larger than", "bigger than"),
-}
-UNARY = {"corner": "in the corner", "middle": "in the middle of the room"}
-NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-SUPERLATIVES = ("largest", "smallest", "tallest")
-MOST_NAMED = 8  # things of one kind that a text lists
-TRIES = 6  # drafts of a kind for one sample, before there is none
-
-
-def plain_group(facts: Facts, item: Object) -> bool:
-    """Whether its category names this object and others of the same category only, so that a reader knows which are meant."""
-    return len(facts.called(item.category)) == len(facts.groups[item.category]) == len(facts.exact.groups[item.category])
-
-
-def usable(facts: Facts) -> list[Object]:
-    """Objects that are spoken of: no shell of the room, nothing with a name that other things could be called by too."""
-    key = "usable"
-    if key not in facts._kept:
-        found = [item for item in facts.exact.items if item.category not in STRUCTURE and plain_group(facts, item)]
-        facts._kept[key] = found
-    return facts._kept[key]
-
-
-def looks_before(rng: Random, item: Object, share: float = 0.4) -> str:
-    """A look or two to put before the name of an object, or nothing."""
-    if rng.random() >= share:
-        return ""
-    values = [item.attributes[key] for key in ("shape", "colour", "color", "material") if key in item.attributes]
-    values = [value for value in values if set(words(value)) <= LOOKS]
-    chosen = [value for value in values if rng.random() < 0.6]
-    return " ".join(chosen)
-
-
-def thing(rng: Random, item: Object, kind: str = "the", share: float = 0.4) -> Part:
-    """An object by its look and category."""
-    name = f"{looks_before(rng, item, share)} {item.category}".strip()
-    return f"{article(name) if kind == 'a' else kind} {name}", (item.object_id,)
-
-
-def several(items: list[Object], kind: str = "") -> Part:
-    """Objects of one category by their number; at most ten have a word for it."""
-    number = len(items)
-    name = items[0].category
-    count = NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else str(number)
-    words_of = f"{article(name)} {name}" if number == 1 else f"{count} {plural(name)}"
-    return f"{kind} {words_of}".strip(), tuple(item.object_id for item in items)
-
-
-def way(facts: Facts, rng: Random, item: Object) -> tuple[str, list[Object]] | None:
-    """A relation that fits this object alone among those of its category; worked out once an object, in a few variants."""
-    key = ("ways", item.object_id)
-    if key not in facts._kept:
-        found = facts.exact.relations(Random(f"{facts.scene.scene_id} {item.object_id}"), item)
-        facts._kept[key] = [row for _, row in zip(range(4), found, strict=False)]
-    ways = facts._kept[key]
-    return rng.choice(ways) if ways else None
-
-
-def best_of(facts: Facts, item: Object) -> str:
-    """``largest``, ``smallest`` or ``tallest``, where an object is that of its category and nothing near it is."""
-    key = ("best", item.category)
-    if key not in facts._kept:
-        best = [(name, getattr(rel, name)(facts.groups[item.category])) for name in SUPERLATIVES]
-        facts._kept[key] = {one.object_id: name for name, one in reversed(best) if one is not None}
-    return facts._kept[key].get(item.object_id, "")
-
-
-def single(facts: Facts) -> list[Object]:
-    """Usable objects that have a name of their own: the only one of their category, or the largest, smallest or tallest."""
-    if "single" not in facts._kept:
-        found = [item for item in usable(facts) if len(facts.groups[item.category]) == 1 or best_of(facts, item)]
-        facts._kept["single"] = found
-        facts._kept["single ids"] = {item.object_id for item in found}
-    return facts._kept["single"]
-
-
-def alone(facts: Facts, rng: Random, item: Object) -> Part:
-    """The name of one of ``single``."""
-    if len(facts.groups[item.category]) == 1:
-        return thing(rng, item)
-    return f"the {best_of(facts, item)} {item.category}", (item.object_id,)
-
-
-def sided(facts: Facts, item: Object) -> list[tuple[str, Object]]:
-    """Relations of an object to neighbours that have a name of their own."""
-    key = ("sided", item.object_id)
-    if key not in facts._kept:
-        single(facts)
-        ids = facts._kept["single ids"]
-        facts._kept[key] = [row for row in facts.around(item) if row[1].object_id in ids]
-    return facts._kept[key]
 
 
 def reference(facts: Facts, rng: Random) -> Draft | None:
@@ -169,7 +81,9 @@ def description(facts: Facts, rng: Random) -> Draft | None:
         use = use_of(item.category)
         if use and rng.random() < 0.25:
             sentences.append(say("it is there to", use, "."))
-    question = rng.choice(("Describe this room.", "Give an overview of the room.", "What does this room look like?", "What is in this room?"))
+    question = rng.choice(
+        ("Describe this room.", "Give an overview of the room.", "What does this room look like?", "What is in this room?")
+    )
     answer = " ".join(sentences)
     return Draft("scene_description", question, answer, ids_of(answer))
 
@@ -205,7 +119,7 @@ _ASKED = {
     "material": (("What material is", "made of ?"), ("What is", "made of ?")),
     "shape": (("What shape is", "?"), ("What is the shape of", "?")),
 }
-FINISHES = frozenset("framed padded cushioned upholstered soft fluffy striped checkered white".split())
+FINISHES = frozenset(["framed", "padded", "cushioned", "upholstered", "soft", "fluffy", "striped", "checkered", "white"])
 """Values of ``material`` that are none."""
 
 
@@ -310,7 +224,9 @@ def counting(facts: Facts, rng: Random) -> Draft | None:
         return Draft("counting", say("How many", (name, ids), "are", words_of, part, "?"), answer, ids, {"count": len(ids)})
     called = name if len(ids) > 1 else items[0].category
     answer = say(str(len(ids)), (called, ids), "are" if len(ids) > 1 else "is", "in the room .")
-    start, end = rng.choice((("How many", "are there in the room ?"), ("How many", "are in this room ?"), ("Count the", "in the room .")))
+    start, end = rng.choice(
+        (("How many", "are there in the room ?"), ("How many", "are in this room ?"), ("Count the", "in the room ."))
+    )
     return Draft("counting", say(start, (name, ids), end), answer, ids, {"label": items[0].category, "count": len(ids)})
 
 
@@ -366,7 +282,9 @@ def function(facts: Facts, rng: Random) -> Draft | None:
         return None
     verb = "is" if len(groups) == 1 and len(groups[0]) == 1 else "are"
     answer = say("There", verb, *listed([several(group) for group in groups]), "to", use, ".")
-    question = rng.choice(("What is there to {}?", "I would like to {}. What could I use?", "What in this room could I use to {}?"))
+    question = rng.choice(
+        ("What is there to {}?", "I would like to {}. What could I use?", "What in this room could I use to {}?")
+    )
     return Draft("function", question.format(use), answer, ids_of(answer), {"use": use})
 
 
@@ -380,32 +298,3 @@ MAKERS: Mapping[str, Callable[[Facts, Random], Draft | None]] = {
     "comparison": comparison,
     "function": function,
 }
-
-
-def make_texts(facts: Facts, kind: str, number: int, seed: int = 0, rejects: Rejects | None = None) -> list[Sample]:
-    """Checked samples of one kind about a scene, no two alike; fewer where there is little to say.
-
-    Args:
-        kind: One of KINDS.
-        rejects: Where drafts go that the filter does not let through; None raises at the first.
-
-    Raises:
-        GrandError: For another kind.
-    """
-    if kind not in MAKERS:
-        raise GrandError(f"the kind is {kind!r}, expected one of {', '.join(MAKERS)}")
-    rng = Random(f"annotate {seed} {facts.scene.scene_id} {kind}")
-    rejects = rejects if rejects is not None else Rejects()
-    samples: list[Sample] = []
-    said: set[tuple[str, str]] = set()
-    for _ in range(TRIES * number):
-        if len(samples) == number:
-            break
-        draft = MAKERS[kind](facts, rng)
-        if draft is None or (draft.question, draft.answer) in said:
-            continue
-        said.add((draft.question, draft.answer))
-        sample = as_sample(draft, KINDS[kind], facts.scene.scene_id, f"{facts.scene.scene_id}_{kind}_{len(samples)}")
-        if keep(draft, sample, facts, rejects):
-            samples.append(sample)
-    return samples
