@@ -19,6 +19,7 @@ from grand3d.annotate.filters import faults, pair_faults
 from grand3d.markup import parse
 from grand3d.scene import Region, Scene
 
+
 @pytest.fixture
 def facts(toy_scene: Scene) -> Facts:
     """The toy room with looks: a brown wooden desk, a black and a red chair, a white bed."""
