@@ -1,14 +1,23 @@
-"""A server of OpenAI's protocol on loopback that answers by a script; what tests of clients talk to."""
+"""Servers of OpenAI's protocol on loopback that tests of clients talk to: one that answers by a script, and transformers' own."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -76,3 +85,41 @@ def serving(script: Callable[[int, dict[str, Any]], Reply], port: int = 0) -> It
         http.shutdown()
         http.server_close()
         thread.join()
+
+
+def save_base(folder: Path) -> Path:
+    """The default base as a model folder; the test is skipped where packages that serve it are absent."""
+    for module in ("fastapi", "uvicorn"):
+        pytest.importorskip(module, reason="transformers serve needs fastapi and uvicorn")
+    from grand3d.model import load_base
+
+    model, tokenizer = load_base("smollm2")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def transformers_serve(folder: Path, port: int | None = None, log: IO[Any] | None = None) -> Iterator[str]:
+    """``transformers serve`` with a model folder; gives its address once it answers."""
+    if port is None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+    env = os.environ | {"HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 150
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < end
+                time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()

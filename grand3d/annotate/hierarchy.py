@@ -43,6 +43,7 @@ CENTRES = (
 """Things that an area of a room is named after, where a scene brings no regions."""
 REACH = 1.6
 """Metres of floor between a thing and the centre of its area at most."""
+APART = 0.6  # metres of floor between the large pieces that areas are named after
 START = ("find", "select", "choose", "look for", "point at")
 
 
@@ -52,7 +53,7 @@ def with_regions(scene: Scene) -> Scene:
         return scene
     centres: list[Object] = []
     for item in sorted(scene.objects, key=lambda o: -rel.volume(o)):
-        apart = all(rel.floor_gap(item, other) > REACH for other in centres)
+        apart = all(rel.floor_gap(item, other) > APART for other in centres)
         if item.category.endswith(CENTRES) and apart and all(item.category != other.category for other in centres):
             centres.append(item)
     members: dict[str, list[Object]] = {item.object_id: [] for item in centres}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from grand3d.annotate.facts import Facts
@@ -68,9 +69,12 @@ class Draft:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+_span = lru_cache(maxsize=50_000)(span)  # the same things are named again and again
+
+
 def say(*parts: Part) -> str:
     """Grounded text of words and ``(words, ids)``; the first letter becomes a capital."""
-    text = " ".join(part if isinstance(part, str) else span(part[0], part[1]) for part in parts if part)
+    text = " ".join(part if isinstance(part, str) else _span(*part) for part in parts if part)
     text = _BLANK.sub(r"\1", text)
     if text.startswith("<p>"):
         return f"<p>{text[3:4].upper()}{text[4:]}"
