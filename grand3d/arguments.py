@@ -271,7 +271,7 @@ def _add_annotate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--dry-run", action="store_true", help="server: say what would be asked and cost, ask nothing")
     shown = "server: US dollars for a million tokens read, and written, for the estimate and the count"
     sub.add_argument("--price", type=_price, default=(0.0, 0.0), metavar="READ,WRITTEN", help=shown)
-    sub.add_argument("--budget", type=_weight, metavar="DOLLARS", help="server: stop once so much is spent")
+    sub.add_argument("--budget", type=_weight, metavar="DOLLARS", help="server: stop once this run has spent so much")
     sub.add_argument("--per-minute", type=_positive, metavar="N", help="server: requests a minute at most")
     sub.add_argument("--parallel", type=_positive, default=8, metavar="N", help="server: requests on their way (default: 8)")
     sub.add_argument("--max-tokens", type=_positive, default=1024, help="server: an answer is cut here (default: 1024)")

@@ -208,3 +208,17 @@ def test_the_key_of_a_request_depends_on_all_that_decides_the_answer() -> None:
         key_of(requests(2)[1], server, Terms()),
     }
     assert len(keys) == 6 and key_of(request, Server("m", "http://b/v1"), Terms(parallel=1)) in keys
+
+
+def test_an_interrupt_sends_nothing_more_and_keeps_what_is_on_its_way(tmp_path: Path) -> None:
+    def slow(number: int, body: dict[str, Any]) -> Reply:
+        time.sleep(0.2 if number else 0.0)
+        return echo(number, body)
+
+    with serving(slow) as server:
+        running = ask_all(requests(12), Asker(Server("m", server.url), QUICK), tmp_path / "a.jsonl")
+        next(running)
+        running.close()
+        assert len(load_answers(tmp_path / "a.jsonl")) == len(server.seen) <= 4
+        found, _ = ask(server.url, requests(12), tmp_path / "a.jsonl")
+    assert len(found) == len(server.seen) == 12

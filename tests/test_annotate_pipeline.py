@@ -205,3 +205,35 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path, capsys: pytest.C
     assert "holds something else; expected a new folder" in capsys.readouterr().err
     assert main(["annotate", "rooms:x", str(tmp_path / "out")]) == 2
     assert "expected rooms:N" in capsys.readouterr().err
+
+
+def test_scenes_shared_out_over_ray_are_written_as_in_one_process(toy_scene: Scene, tmp_path: Path, monkeypatch: Any) -> None:
+    """With a stand-in for Ray, which is seldom installed; ``test_ray_itself`` runs where it is."""
+    begun: list[str | None] = []
+
+    class Ray:
+        init = staticmethod(lambda address, **_: begun.append(address))
+        shutdown = staticmethod(lambda: None)
+        remote = staticmethod(lambda function: type("Remote", (), {"remote": staticmethod(lambda *args: function(*args))}))
+        wait = staticmethod(lambda refs: (refs[-1:], refs[:-1]))  # whichever is ready first
+        get = staticmethod(lambda refs: refs)
+
+    monkeypatch.setitem(sys.modules, "ray", Ray)
+    scenes = {f"s{k}": replace(toy_scene, scene_id=f"s{k}") for k in range(20)}
+    one, _ = pipeline.by_templates(scenes, pipeline.Job(("comparison",), 2), tmp_path / "one", pipeline.in_processes(1))
+    many, _ = pipeline.by_templates(scenes, pipeline.Job(("comparison",), 2), tmp_path / "many", pipeline.on_ray("local"))
+    assert one == many and len(one) == 40 and begun == [None]
+
+
+def test_ray_itself(toy_scene: Scene, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed (extra ray)")
+    scenes = {f"s{k}": replace(toy_scene, scene_id=f"s{k}") for k in range(20)}
+    found, _ = pipeline.by_templates(scenes, pipeline.Job(("comparison",), 2), tmp_path, pipeline.on_ray("local"))
+    assert len(found) == 40
+
+
+def test_processes_give_what_one_gives(toy_scene: Scene, tmp_path: Path) -> None:
+    scenes = {f"s{k}": replace(toy_scene, scene_id=f"s{k}") for k in range(20)}
+    job = pipeline.Job(("existence",), 2)
+    one, _ = pipeline.by_templates(scenes, job, tmp_path / "one", pipeline.in_processes(1))
+    assert one == pipeline.by_templates(scenes, job, tmp_path / "two", pipeline.in_processes(2))[0]

@@ -15,8 +15,8 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,13 @@ class Request:
         name: What it is about, for messages.
         messages: Chat messages; the content of one may be a list of text and image parts.
         schema: JSON schema that the answer is to fit.
+        about: Whatever the asker needs with the answer; not sent.
     """
 
     name: str
     messages: tuple[Mapping[str, Any], ...]
     schema: Mapping[str, Any]
+    about: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Terms:
         parallel: Requests on their way at a time.
         per_minute: Requests begun within 60 s at most; None for no limit of ours.
         price: US dollars for a million tokens read, and written.
-        budget: Dollars after which nothing more is asked; None for no limit.
+        budget: Dollars of one run after which nothing more is asked; None for no limit.
         patience: Seconds that one request may wait for a server that is busy or away.
     """
 
@@ -128,15 +130,20 @@ def _answer(row: dict[str, Any]) -> Answer:
     )
 
 
-def estimate(requests: Sequence[Request], server: Server, terms: Terms, known: Mapping[str, Answer]) -> dict[str, Any]:
+def estimate(requests: Iterable[Request], server: Server, terms: Terms, known: Mapping[str, Answer]) -> dict[str, Any]:
     """What is still to be asked, about how many tokens, and what it costs at most. Nothing is sent."""
-    left = [request for request in requests if key_of(request, server, terms) not in known]
-    letters = sum(_letters(message) for request in left for message in request.messages)
+    number, letters, left = 0, 0.0, set()
+    for request in requests:
+        number += 1
+        key = key_of(request, server, terms)
+        if key not in known and key not in left:
+            left.add(key)
+            letters += sum(map(_letters, request.messages))
     read, written = round(letters / LETTERS_A_TOKEN), terms.max_tokens * len(left)
     done = [answer.completion_tokens for answer in known.values() if answer.completion_tokens]
     usual = round(sum(done) / len(done)) * len(left) if done else None
     cost = (read * terms.price[0] + written * terms.price[1]) / 1e6
-    out = {"requests": len(requests), "answered": len(requests) - len(left), "to_ask": len(left), "prompt_tokens": read}
+    out: dict[str, Any] = {"requests": number, "answered": number - len(left), "to_ask": len(left), "prompt_tokens": read}
     out |= {"completion_tokens_at_most": written, "dollars_at_most": round(cost, 4)}
     if usual is not None:
         out |= {"completion_tokens_expected": usual}
@@ -275,52 +282,48 @@ def _reason(error: Exception) -> str:
     return f"status {status}" if status is not None else type(error).__name__
 
 
-def ask_all(requests: Sequence[Request], asker: Asker, path: Path) -> Iterator[tuple[Request, Answer]]:
-    """Answers to all requests, those in the file first, the others as they come; each is in the file before it is given.
+def ask_all(requests: Iterable[Request], asker: Asker, path: Path) -> Iterator[tuple[Request, Answer]]:
+    """Answers to all requests as they come, those that the file holds at once; each is in the file before it is given.
 
-    On an interrupt or a failure nothing more is sent, and what is on its way is waited for and kept.
+    Requests are taken one by one, as there is room for them. On an interrupt or a failure nothing more is sent, and what is on
+    its way is waited for and kept.
 
     Raises:
         GrandError: If the server refuses, the budget is spent, or another run writes to the file.
     """
     server, terms = asker.server, asker.terms
+    asker.stopped.clear()
     with appending(path) as write:
         _mend(path)
         known = load_answers(path)
-        left: dict[str, Request] = {}
-        twins: dict[str, list[Request]] = {}
-        for request in requests:
-            key = key_of(request, server, terms)
-            if key in known:
-                asker.spent.kept += 1
-                yield request, known[key]
-            elif key in left:
-                twins.setdefault(key, []).append(request)
-            else:
-                left[key] = request
-        waiting = deque(left.items())
-        running: dict[Any, tuple[str, Request]] = {}
+        running: dict[Future[Answer], tuple[str, list[Request]]] = {}
         pool = ThreadPoolExecutor(max(1, terms.parallel))
 
-        def settle(futures: Any) -> Iterator[tuple[Request, Answer]]:
+        def settle(futures: Iterable[Future[Answer]]) -> Iterator[tuple[Request, Answer]]:
             for future in futures:
-                key, request = running.pop(future)
-                answer = future.result()
-                write({"key": key, "name": request.name, "model": server.model} | _answer_row(answer))
+                key, same = running.pop(future)
+                answer = known[key] = future.result()
+                write({"key": key, "name": same[0].name, "model": server.model} | _answer_row(answer))
                 asker.spent.add(answer, terms.price)
-                for one in (request, *twins.get(key, ())):
-                    yield one, answer
+                yield from ((one, answer) for one in same)
 
         try:
-            while waiting or running:
-                while waiting and len(running) < terms.parallel:
+            for request in requests:
+                key = key_of(request, server, terms)
+                twin = next((same for other, same in running.values() if other == key), None)
+                if key in known:
+                    asker.spent.kept += 1
+                    yield request, known[key]
+                elif twin is not None:
+                    twin.append(request)
+                else:
+                    while len(running) >= terms.parallel:
+                        yield from settle(wait(running, return_when=FIRST_COMPLETED).done)
                     if terms.budget is not None and asker.spent.dollars >= terms.budget:
-                        break
-                    key, request = waiting.popleft()
-                    running[pool.submit(asker.ask, request)] = key, request
-                if not running:
-                    spent = f"{asker.spent.dollars:.4f} dollars are spent, {len(waiting)} requests are left"
-                    raise GrandError(f"{place(path)}: {spent}; expected a --budget above that. What was answered is kept")
+                        spent = f"{asker.spent.dollars:.4f} dollars are spent, and {request.name} is not asked"
+                        raise GrandError(f"{place(path)}: {spent}; expected a --budget above that. What was answered is kept")
+                    running[pool.submit(asker.ask, request)] = key, [request]
+            while running:
                 yield from settle(wait(running, return_when=FIRST_COMPLETED).done)
         finally:
             asker.stopped.set()

@@ -50,6 +50,9 @@ MMSCAN: Mapping[str, str] = {
 """The kinds of MMScan's hierarchy, and the task of their samples."""
 ALL_KINDS: Mapping[str, str] = {**KINDS, **MMSCAN}
 
+DESCRIBE = ("Describe this room.", "Give an overview of the room.", "What does this room look like?", "What is in this room?")
+"""Ways to ask for a description of a scene."""
+
 _LISTED = re.compile(r"<([^<>]+)>(?=[,\]])")
 _BLANK = re.compile(r"\s+([.,?!:])")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grand3d.annotate import tasks
-from grand3d.annotate.client import Asker, Request, ask_all
+from grand3d.annotate.client import Answer, Asker, Request, ask_all
 from grand3d.annotate.facts import Facts
 from grand3d.annotate.filters import faults
 from grand3d.annotate.hierarchy import with_regions
@@ -143,54 +143,56 @@ def by_templates(
     return samples, rejects
 
 
-def text_requests(scenes: Mapping[str, Scene], job: Job) -> list[tuple[Request, str, str, tuple[str, ...], int]]:
-    """Everything that is asked of a server: the request, the scene, the kind, the ids behind ``obj_k`` and the variant."""
+def text_requests(scenes: Mapping[str, Scene], job: Job) -> Iterator[Request]:
+    """Everything that is asked of a server, scene by scene."""
     foreign = [kind for kind in job.kinds if kind not in tasks.ASKS]
     if foreign:
         kinds = ", ".join(tasks.ASKS)
         raise GrandError(f"a server is asked for {kinds}; expected none of {', '.join(foreign)}, which only templates make")
-    out = []
     for scene in scenes.values():
         facts = Facts(scene)
-        if not facts.exact.items:
-            continue
-        for kind in job.kinds:
+        for kind in job.kinds if facts.exact.items else ():
             for variant, start in enumerate(range(0, job.number, tasks.TEXTS_A_REQUEST)):
-                number = min(tasks.TEXTS_A_REQUEST, job.number - start)
-                request, ids = tasks.text_request(facts, kind, number, variant)
-                out.append((request, scene.scene_id, kind, ids, variant))
-    return out
+                yield tasks.text_request(facts, kind, min(tasks.TEXTS_A_REQUEST, job.number - start), variant)
 
 
 def by_server(
     scenes: Mapping[str, Scene], job: Job, out: Path, asker: Asker, say: Callable[[int, int], None] = lambda done, of: None
 ) -> tuple[list[Sample], Rejects]:
     """Samples of all scenes from a language model, filtered, in the order of scenes and kinds; what cannot be used is counted."""
-    wanted = text_requests(scenes, job)
-    about = {id(request): (scene_id, kind, ids, variant) for request, scene_id, kind, ids, variant in wanted}
+    number = sum(bool(scene.objects) for scene in scenes.values()) * len(job.kinds) * -(-job.number // tasks.TEXTS_A_REQUEST)
     found: dict[tuple[str, str, int], list[Sample]] = {}
     rejects = Rejects(skip_bad=True)
     facts: dict[str, Facts] = {}
-    for number, (request, answer) in enumerate(ask_all([row[0] for row in wanted], asker, out / ANSWERS), 1):
-        scene_id, kind, ids, variant = about[id(request)]
-        if scene_id not in facts:
-            if len(facts) > 64:
+    for done, (request, answer) in enumerate(ask_all(text_requests(scenes, job), asker, out / ANSWERS), 1):
+        about: tasks.About = request.about
+        if about.scene_id not in facts:
+            if len(facts) >= 64:
                 facts.clear()
-            facts[scene_id] = Facts(scenes[scene_id])
-        samples = found.setdefault((scene_id, kind, variant), [])
-        try:
-            for draft in tasks.read_texts(answer, kind, ids, facts[scene_id]):
-                if isinstance(draft, GrandError):
-                    rejects.add(request.name, str(draft), answer.text, draft.cause)
-                    continue
-                sample = as_sample(draft, ALL_KINDS[kind], scene_id, f"{scene_id}_{kind}_{variant}_{len(samples)}")
-                if keep(draft, sample, facts[scene_id], rejects) and not _ambiguous(draft, sample, facts[scene_id], rejects):
-                    samples.append(sample)
-        except GrandError as error:
-            rejects.add(request.name, str(error), answer.text, error.cause)
-        say(number, len(wanted))
-    order = [(scene_id, kind, variant) for _, scene_id, kind, _, variant in wanted]
+            facts[about.scene_id] = Facts(scenes[about.scene_id])
+        found[about.scene_id, about.kind, about.variant] = _used(request, answer, facts[about.scene_id], rejects)
+        say(done, number)
+    variants = range(-(-job.number // tasks.TEXTS_A_REQUEST))
+    order = [(scene_id, kind, variant) for scene_id in scenes for kind in job.kinds for variant in variants]
     return [sample for key in order for sample in found.get(key, ())], rejects
+
+
+def _used(request: Request, answer: Answer, facts: Facts, rejects: Rejects) -> list[Sample]:
+    """The samples of one answer that hold."""
+    about: tasks.About = request.about
+    samples: list[Sample] = []
+    try:
+        for draft in tasks.read_texts(answer, about, facts):
+            if isinstance(draft, GrandError):
+                rejects.add(request.name, str(draft), answer.text, draft.cause)
+                continue
+            sample_id = f"{about.scene_id}_{about.kind}_{about.variant}_{len(samples)}"
+            sample = as_sample(draft, ALL_KINDS[about.kind], about.scene_id, sample_id)
+            if keep(draft, sample, facts, rejects) and not _ambiguous(draft, sample, facts, rejects):
+                samples.append(sample)
+    except GrandError as error:
+        rejects.add(request.name, str(error), answer.text, error.cause)
+    return samples
 
 
 def _ambiguous(draft: Draft, sample: Sample, facts: Facts, rejects: Rejects) -> bool:
@@ -210,17 +212,18 @@ def _ambiguous(draft: Draft, sample: Sample, facts: Facts, rejects: Rejects) -> 
 
 def with_seen_looks(scenes: Mapping[str, Scene], images: Path, asker: Asker, out: Path, rejects: Rejects) -> dict[str, Scene]:
     """Scenes whose objects look as a model sees them in pictures (``tasks.look_requests``); the rest stays as it is."""
-    wanted = [(request, scene.scene_id, i) for scene in scenes.values() for request, i in tasks.look_requests(scene, images)]
-    if not wanted:
-        raise GrandError(f"{place(images)}: holds no picture, expected SCENE_ID/OBJECT_ID.png (or .jpg, .webp) for some object")
-    about = {id(request): (scene_id, i) for request, scene_id, i in wanted}
     seen: dict[tuple[str, str], Any] = {}
-    for request, answer in ask_all([row[0] for row in wanted], asker, out / LOOKS):
-        scene_id, i = about[id(request)]
+    number = 0
+    wanted = (request for scene in scenes.values() for request in tasks.look_requests(scene, images))
+    for request, answer in ask_all(wanted, asker, out / LOOKS):
+        number += 1
+        scene_id, object_id = request.about
         try:
-            seen[scene_id, i] = tasks.with_looks(scenes[scene_id][i], answer)
+            seen[scene_id, object_id] = tasks.with_looks(scenes[scene_id][object_id], answer)
         except GrandError as error:
             rejects.add(request.name, str(error), answer.text, error.cause)
+    if not number:
+        raise GrandError(f"{place(images)}: holds no picture, expected SCENE_ID/OBJECT_ID.png (or .jpg, .webp) for some object")
     return {
         scene_id: replace(scene, objects=tuple(seen.get((scene_id, o.object_id), o) for o in scene.objects))
         for scene_id, scene in scenes.items()

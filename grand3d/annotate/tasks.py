@@ -9,13 +9,13 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grand3d.annotate.client import Answer, Request
 from grand3d.annotate.facts import Facts
-from grand3d.annotate.kinds import Draft, ids_of
+from grand3d.annotate.kinds import DESCRIBE, Draft, ids_of
 from grand3d.annotate.naming import usable
 from grand3d.errors import GrandError, shown
 from grand3d.files import field
@@ -118,8 +118,18 @@ def listing(facts: Facts) -> tuple[str, tuple[str, ...]]:
     return "\n".join(lines), tuple(item.object_id for item in items)
 
 
-def text_request(facts: Facts, kind: str, number: int, variant: int = 0) -> tuple[Request, tuple[str, ...]]:
-    """What is asked for texts of a kind, and the ids that ``obj_0``, ``obj_1``, ... mean.
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a request is about; ``ids[k]`` is the object that ``obj_k`` means in it."""
+
+    scene_id: str
+    kind: str
+    variant: int
+    ids: tuple[str, ...]
+
+
+def text_request(facts: Facts, kind: str, number: int, variant: int = 0) -> Request:
+    """What is asked for texts of a kind; ``about`` is an :class:`About`.
 
     Args:
         number: Texts wanted.
@@ -134,7 +144,8 @@ def text_request(facts: Facts, kind: str, number: int, variant: int = 0) -> tupl
     ask = ASKS[kind].format(n=number, targets=targets)
     ask += f" Let them differ from each other{f' (set {variant + 1})' if variant else ''}. The form of your answer: {example}"
     messages = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{text}\n\n{ask}"})
-    return Request(f"{facts.scene.scene_id} {kind} {variant}", messages, _texts_schema(names)), ids
+    about = About(facts.scene.scene_id, kind, variant, ids)
+    return Request(f"{facts.scene.scene_id} {kind} {variant}", messages, _texts_schema(names), about)
 
 
 def read_json_answer(answer: Answer) -> dict[str, Any]:
@@ -160,13 +171,13 @@ def read_json_answer(answer: Answer) -> dict[str, Any]:
     return value
 
 
-def read_texts(answer: Answer, kind: str, ids: Sequence[str], facts: Facts) -> Iterator[Draft | GrandError]:
+def read_texts(answer: Answer, about: About, facts: Facts) -> Iterator[Draft | GrandError]:
     """The drafts of an answer, in the scene's own ids, or for each that cannot be read why.
 
     Raises:
         GrandError: If the whole answer cannot be read, with the cause it is counted by.
     """
-    value = read_json_answer(answer)
+    value, kind, ids = read_json_answer(answer), about.kind, about.ids
     try:
         items = field(value, "items", list, "answer")
     except GrandError as error:
@@ -175,7 +186,7 @@ def read_texts(answer: Answer, kind: str, ids: Sequence[str], facts: Facts) -> I
         raise GrandError("items is [], expected texts", "empty answer")
     own = {f"obj_{k}": i for k, i in enumerate(ids)}
     labels = {i: facts.by_id[i].category for i in ids}
-    for item in items:
+    for number, item in enumerate(items, about.variant):
         try:
             texts = {name: field(item if isinstance(item, dict) else {}, name, str, "item").strip() for name in names_of(kind)}
         except GrandError as error:
@@ -197,7 +208,7 @@ def read_texts(answer: Answer, kind: str, ids: Sequence[str], facts: Facts) -> I
         if kind == "object_reference":
             yield Draft(kind, mapped["text"], "", (target,), {"label": labels.get(target or "", "")})  # type: ignore[arg-type]
         elif kind == "scene_description":
-            yield Draft(kind, "Describe this room.", mapped["text"], ids_of(mapped["text"]))
+            yield Draft(kind, DESCRIBE[number % len(DESCRIBE)], mapped["text"], ids_of(mapped["text"]))
         else:
             yield Draft(kind, mapped["question"], mapped["answer"], ids_of(mapped["answer"]))
 
@@ -211,10 +222,11 @@ LOOKS_SCHEMA: dict[str, Any] = {
 IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 
 
-def look_requests(scene: Scene, folder: Path) -> Iterator[tuple[Request, str]]:
+def look_requests(scene: Scene, folder: Path) -> Iterator[Request]:
     """Requests for the looks of objects, each from its pictures ``folder/<scene_id>/<object_id>*.png`` (or jpg, webp).
 
     A picture is a crop of the object, or a view in which its number stands on it (set-of-mark): the request names both.
+    ``about`` is the ids of scene and object.
     """
     for item in scene.objects:
         found = sorted(path for path in (folder / scene.scene_id).glob(f"{item.object_id}*") if _is_of(path, item))
@@ -228,10 +240,8 @@ def look_requests(scene: Scene, folder: Path) -> Iterator[tuple[Request, str]]:
             for path in found:
                 data = base64.b64encode(path.read_bytes()).decode()
                 parts.append({"type": "image_url", "image_url": {"url": f"data:{IMAGES[path.suffix.lower()]};base64,{data}"}})
-            yield (
-                Request(f"{scene.scene_id} looks of {item.object_id}", ({"role": "user", "content": parts},), LOOKS_SCHEMA),
-                item.object_id,
-            )
+            name, about = f"{scene.scene_id} looks of {item.object_id}", (scene.scene_id, item.object_id)
+            yield Request(name, ({"role": "user", "content": parts},), LOOKS_SCHEMA, about)
 
 
 def _is_of(path: Path, item: Object) -> bool:

@@ -7,7 +7,7 @@ from random import Random
 
 from grand3d import relations as rel
 from grand3d.annotate.facts import Facts
-from grand3d.annotate.kinds import Draft, ids_of, listed, say
+from grand3d.annotate.kinds import DESCRIBE, Draft, ids_of, listed, say
 from grand3d.annotate.lexicon import LOOKS, use_of
 from grand3d.annotate.naming import (
     MOST_NAMED,
@@ -81,9 +81,7 @@ def description(facts: Facts, rng: Random) -> Draft | None:
         use = use_of(item.category)
         if use and rng.random() < 0.25:
             sentences.append(say("it is there to", use, "."))
-    question = rng.choice(
-        ("Describe this room.", "Give an overview of the room.", "What does this room look like?", "What is in this room?")
-    )
+    question = rng.choice(DESCRIBE)
     answer = " ".join(sentences)
     return Draft("scene_description", question, answer, ids_of(answer))
 

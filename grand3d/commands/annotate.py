@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grand3d.annotate import pipeline, tasks
-from grand3d.annotate.client import Asker, Request, Terms, estimate, load_answers
+from grand3d.annotate.client import Asker, Terms, estimate, load_answers
 from grand3d.annotate.statistics import statistics_of
 from grand3d.chat import open_scenes
 from grand3d.commands.common import keeping, say
@@ -74,10 +74,9 @@ def _by_server(options: argparse.Namespace, job: pipeline.Job, scenes: dict[str,
 def _estimate(
     options: argparse.Namespace, job: pipeline.Job, scenes: Mapping[str, Scene], out: Path, server: Server, terms: Terms
 ) -> dict[str, object]:
-    requests: list[Request] = [row[0] for row in pipeline.text_requests(scenes, job)]
-    found: dict[str, object] = estimate(requests, server, terms, load_answers(out / pipeline.ANSWERS))
+    found: dict[str, object] = estimate(pipeline.text_requests(scenes, job), server, terms, load_answers(out / pipeline.ANSWERS))
     if options.images:
-        looks = [request for scene in scenes.values() for request, _ in tasks.look_requests(scene, Path(options.images))]
+        looks = (request for scene in scenes.values() for request in tasks.look_requests(scene, Path(options.images)))
         found["looks"] = estimate(looks, server, terms, load_answers(out / pipeline.LOOKS))
     return found
 
