@@ -208,6 +208,47 @@ def denies(text: str) -> bool:
     return NEGATED.search(text.lower()) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a piece of running text says: at its start, at its end, and at large.
+
+    Attributes:
+        relation: See ``relation``.
+        pronoun: It begins with it, they, this or these, behind a yes or no.
+        aside: It goes on about what the sentence is about; ``clause``: about the name right before it.
+        joins: It is ``and``, a comma or ``or``, and no more; ``holds``: ``with`` or ``has``; ``on_it``: it begins so.
+        places: Places in the room that it names.
+    """
+
+    relation: str
+    negated: bool
+    pronoun: bool
+    aside: bool
+    clause: bool
+    joins: bool
+    holds: bool
+    on_it: bool
+    places: tuple[str, ...]
+
+
+@lru_cache(maxsize=100_000)
+def piece(text: str) -> Piece:
+    """Read a piece of running text; the same pieces come again and again."""
+    low = text.lower()
+    start = _POLITE.sub("", low, count=1)
+    return Piece(
+        relation(text),
+        denies(start),
+        PRONOUN.match(start) is not None,
+        ASIDE.match(low) is not None,
+        CLAUSE.match(low) is not None,
+        _AND.fullmatch(text) is not None,
+        _WITH.fullmatch(low) is not None,
+        _ON_IT.match(low) is not None,
+        tuple(name for name, found in PLACES if found.search(low)),
+    )
+
+
 def sentences(parsed: Parsed) -> list[list[str | int]]:
     """A text cut at its full stops: pieces of running text and, between them, numbers of spans. Text comes first and last."""
     out: list[list[str | int]] = [[""]]
@@ -225,6 +266,12 @@ def sentences(parsed: Parsed) -> list[list[str | int]]:
     return [row for row in out if len(row) > 1 or str(row[0]).strip()]
 
 
+@lru_cache(maxsize=10_000)
+def _unusual(extra: frozenset[str]) -> frozenset[str]:
+    """Names that the vocabulary lacks or would take apart. Few scenes have any, so what phrases mean is shared by all others."""
+    return frozenset(name for name in extra if name not in NOUNS or name.partition(" ")[0] in LOOKS)
+
+
 def read(parsed: Parsed, extra: frozenset[str]) -> Reading:
     """What a parsed text claims; ``extra`` holds the scene's own categories."""
     found: list[Claim] = []
@@ -237,7 +284,7 @@ def read(parsed: Parsed, extra: frozenset[str]) -> Reading:
     for row in sentences(parsed):
         head = _sentence(row, subject, found)
         negative = any(denies(part) for part in row if isinstance(part, str))
-        last = subject if PRONOUN.match(_POLITE.sub("", str(row[0]), count=1).lower()) else None
+        last = subject if piece(str(row[0])).pronoun else None
         for place, part in enumerate(row):
             if isinstance(part, int):
                 last = part
@@ -256,65 +303,51 @@ def read(parsed: Parsed, extra: frozenset[str]) -> Reading:
             if number is not None and place + 1 < len(row):
                 counts.append((row[place + 1], number))  # type: ignore[arg-type]
         subject = head if head is not None else subject
-    names_of = tuple(named(span.phrase, extra) for span in parsed.spans)
+    own = _unusual(extra)
+    names_of = tuple(named(span.phrase, own) for span in parsed.spans)
     return Reading(names_of, tuple(found), tuple(nouns), tuple(looks), tuple(sizes), tuple(counts), frozenset(denied))
 
 
 def _sentence(row: list[str | int], subject: int | None, found: list[Claim]) -> int | None:
     """Add the relations of one sentence to ``found``; returns the span that it is about."""
     spans = [part for part in row if isinstance(part, int)]
-    texts = [part for part in row if isinstance(part, str)]
-    start = _POLITE.sub("", texts[0], count=1)
-    pronoun = PRONOUN.match(start.lower()) is not None and subject is not None
-    if not spans:
-        if pronoun:
-            _places(texts[0], (subject,), found)  # type: ignore[arg-type]
-        return subject if pronoun else None
-    opening = relation(texts[0])
-    head = subject if pronoun else spans[1] if opening and len(spans) > 1 else spans[0]
-    negated = denies(start)
-    clause = head
-    group, said = (head,), ""  # what is spoken of, and the relation that a further "and ..." goes on with
-    if opening and (pronoun or len(spans) > 1):
-        if opening != "between":
-            found.append(Claim((head,), opening, (spans[0],), negated))  # type: ignore[arg-type]
-        else:
-            _between(head, spans, 0, negated, found)  # type: ignore[arg-type]
+    pieces = [piece(part) for part in row if isinstance(part, str)]
+    start = pieces[0]
+    if start.pronoun and subject is not None:
+        head, pronoun = subject, True
+        _places(start, head, found)
+    elif spans:
+        head, pronoun = spans[1] if start.relation and len(spans) > 1 else spans[0], False
+    else:
+        return None
+    clause, group, said = head, (head,), ""  # what is spoken of, and the relation that a further "and ..." goes on with
+    opening = start.relation if spans and (pronoun or len(spans) > 1) else ""
+    if opening:
+        found.append(Claim((head,), opening, tuple(spans[: 2 if opening == "between" else 1]), start.negated))
         said = opening if pronoun else ""
-    if pronoun:
-        _places(texts[0], (head,), found)  # type: ignore[arg-type]
+    negated = start.negated
     for k in range(1, len(spans)):
-        gap, a, b = texts[k], spans[k - 1], spans[k]
-        name = relation(gap)
-        if _AND.fullmatch(gap):
-            if said and CLAUSE.match(texts[k + 1].lower()):
+        gap, a, b = pieces[k], spans[k - 1], spans[k]
+        if gap.joins:
+            if said and pieces[k + 1].clause:
                 clause, said = b, ""
             elif said and said != "between":
                 found.append(Claim(group, said, (b,), negated))
             continue
-        _places(gap, (a,), found)
+        _places(gap, a, found)
         if opening and not pronoun and k == 1:
             continue
-        if not name and _WITH.fullmatch(gap) and _ON_IT.match(texts[k + 1]):
-            name = "supports"
-        if not name:
-            said = ""
-            continue
-        group = (clause,) if ASIDE.match(gap.lower()) else tuple(dict.fromkeys((a, clause)))  # type: ignore[assignment]
-        negated, said = denies(gap), name
-        if name == "between":
-            _between(group[0], spans, k, negated, found)  # type: ignore[arg-type]
-        else:
-            found.append(Claim(group, name, (b,), negated))  # type: ignore[arg-type]
-    _places(texts[-1], (head if ASIDE.match(texts[-1]) else spans[-1],), found)  # type: ignore[arg-type]
+        said = gap.relation or ("supports" if gap.holds and pieces[k + 1].on_it else "")
+        if said:
+            group = (clause,) if gap.aside or clause == a else (a, clause)
+            negated = gap.negated
+            found.append(
+                Claim(group[:1] if said == "between" else group, said, tuple(spans[k : k + 1 + (said == "between")]), negated)
+            )
+    if spans:
+        _places(pieces[-1], head if pieces[-1].aside else spans[-1], found)
     return head
 
 
-def _between(subject: int, spans: list[int], k: int, negated: bool, found: list[Claim]) -> None:
-    found.append(Claim((subject,), "between", tuple(spans[k : k + 2]), negated))
-
-
-def _places(text: str, subjects: tuple[int, ...], found: list[Claim]) -> None:
-    if " in " in f" {text}" or "against" in text:
-        lowered = text.lower()
-        found += [Claim(subjects, name, (), denies(text)) for name, words_of in PLACES if words_of.search(lowered)]
+def _places(text: Piece, subject: int, found: list[Claim]) -> None:
+    found += [Claim((subject,), name, (), text.negated) for name in text.places]

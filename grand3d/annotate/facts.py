@@ -32,6 +32,7 @@ FRONTED = (
 """Things with a front: with the back to one wall, they look into the room."""
 
 _PAIRS = ("on", "under", "above", "near", "larger", "taller")
+_AROUND = (("on", rel.on), ("above", rel.above), ("under", rel.under), ("near", rel.near))
 _TURNED = {"smaller": "larger", "shorter": "taller", "supports": "on"}
 
 
@@ -130,9 +131,10 @@ class Facts:
         if key not in self._kept:
             found = []
             for other in self.neighbours(item):
-                name = next((name for name in ("on", "above", "under", "near") if self.holds(name, item, (other,))), None)
-                if name is not None:
-                    found.append((name, other))
+                for name, test in _AROUND:
+                    if test(item, other):
+                        found.append((name, other))
+                        break
             self._kept[key] = found
         return self._kept[key]
 
