@@ -74,6 +74,15 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("source", nargs="?", help="which data set; grand3d convert SOURCE --help names its files")
     sub.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="OUT and the files of the source")
 
+    _add_annotate(
+        command(
+            "annotate",
+            "annotate",
+            "write grounded texts about scenes, from templates or by a language model, and let through only what holds",
+            "grand3d annotate data/rooms data/texts --kinds all --number 16",
+        )
+    )
+
     sub = command("data", "store", "make one store of data folders of any size", "grand3d store data/store data/rooms data/grand")
     sub.add_argument("out", help="folder to write; it must not be there yet")
     sub.add_argument("data", nargs="+", help="data folders, or folders that export parquet wrote")
@@ -243,6 +252,43 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("adapter", help="default, a run or adapter folder")
     sub.add_argument("out", help="folder to write")
     return parser, commands.choices
+
+
+def _add_annotate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("scenes", help="a scenes file, graph or data folder; or rooms:N, so many made-up rooms with looks")
+    sub.add_argument("out", help="data folder to write; one that an interrupted run left is gone on with")
+    shown = "by commas: grand3d (eight kinds), mmscan (its hierarchy), all, or single ones (default: grand3d)"
+    sub.add_argument("--kinds", default="grand3d", help=shown)
+    sub.add_argument("--number", type=_positive, default=8, help="texts of each kind about a scene (default: 8)")
+    sub.add_argument("--seed", type=int, default=0, help="the same seed gives the same texts (default: 0)")
+    sub.add_argument("--processes", type=_positive, default=1, help="templates: processes of this machine (default: 1)")
+    sub.add_argument(
+        "--ray", metavar="ADDRESS", help="templates: share the scenes out over a Ray cluster; auto, local, or its address"
+    )
+    shown = "ask a language model of OpenAI's protocol; without it texts are made from templates"
+    sub.add_argument("--server", metavar="MODEL@URL", help=shown)
+    sub.add_argument("--images", metavar="FOLDER", help="server: looks of objects from SCENE_ID/OBJECT_ID*.png, asked first")
+    sub.add_argument("--dry-run", action="store_true", help="server: say what would be asked and cost, ask nothing")
+    shown = "server: US dollars for a million tokens read, and written, for the estimate and the count"
+    sub.add_argument("--price", type=_price, default=(0.0, 0.0), metavar="READ,WRITTEN", help=shown)
+    sub.add_argument("--budget", type=_weight, metavar="DOLLARS", help="server: stop once this run has spent so much")
+    sub.add_argument("--per-minute", type=_positive, metavar="N", help="server: requests a minute at most")
+    sub.add_argument("--parallel", type=_positive, default=8, metavar="N", help="server: requests on their way (default: 8)")
+    sub.add_argument("--max-tokens", type=_positive, default=1024, help="server: an answer is cut here (default: 1024)")
+    sub.add_argument("--temperature", type=float, default=0.7, help="server: of the draw (default: 0.7)")
+    shown = "server: how long a request waits for one that is busy or away (default: 600)"
+    sub.add_argument("--patience", type=_positive, default=600, metavar="SECONDS", help=shown)
+    sub.add_argument("--force", action="store_true", help="begin anew in a folder that holds something else")
+
+
+def _price(text: str) -> tuple[float, float]:
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        read = written = -1.0
+    if not (0 <= read < 1e6 and 0 <= written < 1e6):
+        raise argparse.ArgumentTypeError(f"{text!r} is no price, expected two numbers such as 0.15,0.60")
+    return read, written
 
 
 def _add_files(sub: argparse.ArgumentParser) -> None:

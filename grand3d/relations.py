@@ -70,13 +70,17 @@ def floor_gap(a: Object, b: Object) -> float:
 
 def cover(a: Object, b: Object) -> float:
     """Share of the smaller footprint that lies inside the other, 0 to 1; symmetric."""
-    area = 1.0
-    smaller = min(max(a.extent[0] * a.extent[1], 1e-6), max(b.extent[0] * b.extent[1], 1e-6))
-    for axis in (0, 1):
-        left = max(a.centroid[axis] - a.extent[axis] / 2, b.centroid[axis] - b.extent[axis] / 2)
-        right = min(a.centroid[axis] + a.extent[axis] / 2, b.centroid[axis] + b.extent[axis] / 2)
-        area *= max(0.0, right - left)
-    return min(1.0, area / smaller)
+    ax, ay, _ = a.centroid
+    bx, by, _ = b.centroid
+    aw, ad, _ = a.extent
+    bw, bd, _ = b.extent
+    x = min(ax + aw / 2, bx + bw / 2) - max(ax - aw / 2, bx - bw / 2)
+    if x <= 0:
+        return 0.0
+    y = min(ay + ad / 2, by + bd / 2) - max(ay - ad / 2, by - bd / 2)
+    if y <= 0:
+        return 0.0
+    return min(1.0, x * y / min(max(aw * ad, 1e-6), max(bw * bd, 1e-6)))
 
 
 def radius(item: Object) -> float:
@@ -111,11 +115,10 @@ def on(a: Object, b: Object) -> bool:
     """``a`` rests on ``b``: mostly over it, its bottom near ``b``'s top or sunk into ``b``'s upper part, and smaller than it."""
     floats = low(a) - high(b)
     return (
-        a.extent[0] * a.extent[1] < b.extent[0] * b.extent[1]
-        and cover(a, b) >= COVER
-        and floats <= ON_GAP
-        and -floats <= ON_SINK * b.extent[2]
+        -ON_SINK * b.extent[2] <= floats <= ON_GAP
         and a.centroid[2] > b.centroid[2]
+        and a.extent[0] * a.extent[1] < b.extent[0] * b.extent[1]
+        and cover(a, b) >= COVER
     )
 
 
@@ -126,7 +129,7 @@ def supports(a: Object, b: Object) -> bool:
 
 def above(a: Object, b: Object) -> bool:
     """``a`` hangs over ``b`` without touching it; antisymmetric."""
-    return cover(a, b) >= COVER and low(a) > high(b) + ON_GAP
+    return low(a) > high(b) + ON_GAP and cover(a, b) >= COVER
 
 
 def below(a: Object, b: Object) -> bool:
@@ -139,7 +142,8 @@ def under(a: Object, b: Object) -> bool:
     if below(a, b):
         return True
     smaller = a.extent[0] * a.extent[1] < b.extent[0] * b.extent[1]
-    return smaller and cover(a, b) >= COVER and high(a) <= high(b) and a.centroid[2] < b.centroid[2] and low(a) < low(b) + 0.15
+    lower = high(a) <= high(b) and a.centroid[2] < b.centroid[2] and low(a) < low(b) + 0.15
+    return smaller and lower and cover(a, b) >= COVER
 
 
 def way(item: Object, a: Object, b: Object) -> tuple[float, float] | None:

@@ -29,7 +29,14 @@ except ImportError:  # Windows
 
 @contextlib.contextmanager
 def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
-    """Puts replies at the end of the file, each at once, while a second run is kept out of it.
+    """Puts replies at the end of the file, as ``appending`` does with rows."""
+    with appending(out) as write:
+        yield lambda reply: write(reply_to_dict(reply))
+
+
+@contextlib.contextmanager
+def appending(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Puts JSON lines at the end of a file, each at once, while a second run is kept out of it.
 
     Raises:
         GrandError: If the file cannot be written, or another run is writing to it.
@@ -40,9 +47,9 @@ def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
     except (OSError, ValueError) as error:
         raise unusable(out, error, "written") from None
 
-    def write(reply: Reply) -> None:
+    def write(row: dict[str, Any]) -> None:
         try:
-            file.write(json.dumps(reply_to_dict(reply), ensure_ascii=False) + "\n")
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
         except OSError as error:
             raise unusable(out, error, "written") from None

@@ -42,7 +42,7 @@ LAYERS = (
     "train",
     "evaluate report chat checks pictures",
     "plan page exports",
-    "repl",
+    "repl annotate",
     "scoring",
     "commands",
     "arguments",

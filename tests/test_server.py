@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +13,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("openai", reason="openai is not installed (extra annotate)")
+
+from loopback import save_base, transformers_serve
 
 from grand3d import evaluate, server
 from grand3d.decoding import Decoding
@@ -109,32 +106,9 @@ def test_candidates_of_a_server_are_refused(rooms: Data, tmp_path: Path) -> None
 @pytest.mark.slow
 def test_transformers_serve_answers_the_questions_of_a_room(rooms: Data, tmp_path: Path) -> None:
     """The real thing on loopback: transformers' own server with the default base."""
-    for module in ("fastapi", "uvicorn"):
-        pytest.importorskip(module, reason="transformers serve needs fastapi and uvicorn")
-    from grand3d.model import load_base
-
-    model, tokenizer = load_base("smollm2")
-    model.save_pretrained(tmp_path / "base")
-    tokenizer.save_pretrained(tmp_path / "base")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = os.environ | {"HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(tmp_path / "base")]
-    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"], env=env)
-    try:
-        end = time.monotonic() + 150
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < end
-                time.sleep(0.5)
+    base = save_base(tmp_path / "base")
+    with transformers_serve(base) as url:
         few = Data(rooms.scenes, rooms.samples[:3])
-        evaluate.predict(f"openai:{tmp_path / 'base'}@http://127.0.0.1:{port}/v1", few, tmp_path / "r.jsonl", Decoding(8))
+        evaluate.predict(f"openai:{base}@{url}", few, tmp_path / "r.jsonl", Decoding(8))
         replies = load_replies(tmp_path / "r.jsonl")
         assert len(replies) == 3 and all(reply.text.strip() for reply in replies)
-    finally:
-        process.kill()
-        process.wait()
