@@ -172,8 +172,8 @@ def _page(report: dict[str, Any]) -> str:
         ]
         parts.append(f"<section><h2>{title}, % of the expressions</h2>{charts.dots(marks, title)}{key}</section>")
     parts.append("</div>")
-    parts += [f"<section><h2>Measures</h2>{html_table(report['rows'])}</section>"]
-    parts += [f"<section><h2>{escape(title)}</h2>{html_table(table)}</section>" for title, table in report["tables"].items()]
+    for title, table in ({"Measures": report["rows"]} | report["tables"]).items():
+        parts.append(f"<section><h2>{escape(title)}</h2>{html_table(table, title)}</section>")
     return document("Language", parts)
 
 
