@@ -135,7 +135,7 @@ def test_spans_of_a_scene_caption_are_where_its_words_stand() -> None:
 def test_areas_are_made_where_a_scene_has_no_regions(toy_scene: Scene) -> None:
     made = validate(with_regions(toy_scene))
     assert [region.name for region in made.regions] == ["bed area", "desk area", "bookshelf area"]
-    assert made["5"].region_id == made["4"].region_id and with_regions(made) is made
+    assert made["5"].region_id == made["4"].region_id and with_regions(made) == made
     assert with_regions(Scene("empty", ())) == Scene("empty", ())
 
 

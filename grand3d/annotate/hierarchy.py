@@ -19,6 +19,7 @@ from grand3d.annotate.naming import MOST_NAMED, UNARY, WAYS, alone, best_of, sev
 from grand3d.annotate.templates import attribute, counting, existence, spatial
 from grand3d.bench.nouns import words
 from grand3d.markup import parse
+from grand3d.regions import with_members
 from grand3d.scene import Object, Region, Scene
 from grand3d.synth.counted import close
 from grand3d.synth.phrases import Part
@@ -50,7 +51,7 @@ START = ("find", "select", "choose", "look for", "point at")
 def with_regions(scene: Scene) -> Scene:
     """A scene with regions; where it brings none, areas around its large pieces, each named after one: ``desk area``."""
     if scene.regions:
-        return scene
+        return with_members(scene)
     centres: list[Object] = []
     for item in sorted(scene.objects, key=lambda o: -rel.volume(o)):
         apart = all(rel.floor_gap(item, other) > APART for other in centres)
