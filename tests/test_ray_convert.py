@@ -112,6 +112,7 @@ def test_refusals_are_those_of_one_process(tmp_path: Path) -> None:
     assert errors[0] == errors[1] and "samples.jsonl:4" in errors[0][0]
 
 
+@pytest.mark.slow  # a Ray cluster takes half a minute to start and end
 def test_two_workers_make_the_store_of_one_process(tmp_path: Path) -> None:
     pytest.importorskip("ray.data", reason="ray is not installed (extra ray)")
     folder = spoiled(tmp_path / "rooms")
