@@ -85,7 +85,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
 
     sub = command("data", "store", "make one store of data folders of any size", "grand3d store data/store data/rooms data/grand")
     sub.add_argument("out", help="folder to write; it must not be there yet")
-    sub.add_argument("data", nargs="+", help="data folders, or folders that export parquet wrote")
+    sub.add_argument("data", nargs="+", help="data folders, folders that export parquet wrote, or hub:OWNER/NAME")
     for name, shown in (("source", "where the data are from"), ("licence", "their licence"), ("version", "their version")):
         sub.add_argument(f"--{name}", help=f"{shown}, for the manifest")
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
@@ -97,7 +97,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     )
     sub.add_argument("form", choices=["messages", "sharegpt", "grand3d", "parquet"], metavar="form", help=shown)
     sub.add_argument("data", help="data folder or store")
-    sub.add_argument("out", help="file to write; parquet: folder")
+    sub.add_argument("out", help="file to write; parquet: folder, or hub:OWNER/NAME")
+    sub.add_argument("--public", action="store_true", help="hub: a new data set is open to everybody (default: private)")
     sub.add_argument("--config", help="YAML whose prompt section decides how scenes and answers are written")
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 

@@ -170,33 +170,43 @@ def read_jsonl(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | N
 
 def read_numbered(path: str | Path, parse: Callable[[Any], T], rejects: Rejects | None = None) -> Iterator[tuple[str, T]]:
     """What :func:`read_jsonl` gives, each value with its place, ``path:line``."""
-    path = Path(path)
+    with opened(Path(path)) as file:
+        yield from parse_lines(file, path, parse, rejects)
+
+
+def parse_lines(
+    lines: Iterable[bytes], path: str | Path, parse: Callable[[Any], T], rejects: Rejects | None = None, start: int = 1
+) -> Iterator[tuple[str, T]]:
+    """What :func:`read_numbered` gives of some lines of a file.
+
+    Args:
+        start: Number of the first of them, from 1.
+    """
     rejects = rejects if rejects is not None else Rejects()
-    first = True
-    with opened(path) as file:
-        for number, raw in enumerate(file, 1):
-            where = f"{place(path)}:{number}"
-            try:
-                line = raw.decode("utf-8").strip("\r\n\t \ufeff")
-            except UnicodeDecodeError as error:
-                reason = f"byte {error.start + 1} of the line is not UTF-8, expected UTF-8; is the file in another encoding?"
-                rejects.add(where, reason, repr(raw), "not UTF-8")  # its Python form: text could not hold these bytes
-                continue
-            if not line:
-                continue
-            if first and line in ("[", "{"):
-                raise GrandError(f"{where}: the file looks like one JSON document, where JSON lines are expected", "not JSON")
-            first = False
-            row: Any = line
-            try:
-                row = decode(line)
-                value = parse(row)
-            except GrandError as error:
-                if error.cause == "CR alone":  # the whole file came as one line: no row of it can be told from the next
-                    raise GrandError(f"{where}: {error}", error.cause) from None
-                rejects.add(where, str(error), row, error.cause)
-                continue
-            yield where, value
+    first = start == 1
+    for number, raw in enumerate(lines, start):
+        where = f"{place(path)}:{number}"
+        try:
+            line = raw.decode("utf-8").strip("\r\n\t \ufeff")
+        except UnicodeDecodeError as error:
+            reason = f"byte {error.start + 1} of the line is not UTF-8, expected UTF-8; is the file in another encoding?"
+            rejects.add(where, reason, repr(raw), "not UTF-8")  # its Python form: text could not hold these bytes
+            continue
+        if not line:
+            continue
+        if first and line in ("[", "{"):
+            raise GrandError(f"{where}: the file looks like one JSON document, where JSON lines are expected", "not JSON")
+        first = False
+        row: Any = line
+        try:
+            row = decode(line)
+            value = parse(row)
+        except GrandError as error:
+            if error.cause == "CR alone":  # the whole file came as one line: no row of it can be told from the next
+                raise GrandError(f"{where}: {error}", error.cause) from None
+            rejects.add(where, str(error), row, error.cause)
+            continue
+        yield where, value
 
 
 PART = ".grand3d-part"

@@ -77,7 +77,7 @@ def test_two_conversations_share_nothing(toy_scene: Scene, script: Script, begin
     assert "second" not in script.prompts[-1] and [turn.question for turn in two.history] == ["second"]
 
 
-def test_ask_over_many_turns_forgets_the_oldest_and_keeps_the_scene(toy_scene: Scene, script: Script, begin: Any) -> None:
+def test_d14_ask_over_many_turns_forgets_the_oldest_and_keeps_the_scene(toy_scene: Scene, script: Script, begin: Any) -> None:
     talk = begin(toy_scene, max_tokens=500)
     for number in range(40):
         answer = talk.ask(f"question number {number}?")
@@ -101,7 +101,7 @@ def test_conversation_with_a_large_scene_leaves_out_the_lowest_scores(toy_propos
     assert "p8" not in talk.scene_text.object_ids and talk.ask("?").text == "Yes"
 
 
-def test_conversation_with_a_scene_that_cannot_fit_says_how_many_tokens(toy_scene: Scene, begin: Any) -> None:
+def test_d14_conversation_with_a_scene_that_cannot_fit_says_how_many_tokens(toy_scene: Scene, begin: Any) -> None:
     with pytest.raises(GrandError, match=r"'toy_room' does not fit the context: \d+ tokens of scene, .* 130 fit"):
         begin(toy_scene, max_tokens=130)
 

@@ -60,7 +60,7 @@ def batched(model: Any, tokenizer: Any, requests: list[Encoded], max_new_tokens:
 
 
 @pytest.mark.parametrize("shared_start", [0, 20])
-def test_generate_gives_the_replies_of_one_by_one_generation(lively: Any, shared_start: int) -> None:
+def test_d13_generate_gives_the_replies_of_one_by_one_generation(lively: Any, shared_start: int) -> None:
     model, tokenizer = lively
     requests = make_requests([(90, [1, 2, 9, 30, 4, 17, 5]), (3, [6]), (41, [1, 25])], shared_start)
     expected = one_by_one(model, tokenizer, requests, 24)
@@ -174,7 +174,7 @@ def test_generate_beyond_the_window_of_the_model_is_refused(lively: Any) -> None
         list(generate(model, lively[1], make_requests([(50, [10])]), 5))
 
 
-def test_prompt_limit_names_the_bound_that_a_reply_alone_fills(lively: Any) -> None:
+def test_d15_prompt_limit_names_the_bound_that_a_reply_alone_fills(lively: Any) -> None:
     assert prompt_limit(lively[0], 10_000, 8000) == 192
     for max_tokens, bound in ((10_000, "8192, which is what the model takes"), (4096, "4096, which is prompt.max_tokens")):
         with pytest.raises(GrandError, match=f"9000 tokens \\(max_new_tokens\\), expected fewer than {bound}"):

@@ -31,7 +31,7 @@ LAYERS = (
     "serial",
     "prompts",
     "convert synth bench grammar decoding store",
-    "audit",
+    "audit hub",
     "figures replies calibration server expressions",
     "tokens layout lora journal weights embeddings launched",
     "kernels",

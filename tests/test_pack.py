@@ -151,7 +151,7 @@ def test_shared_prefix_on_a_gpu_equals_separate_samples_on_a_cpu(back_end):
     agree(model.to("cuda"), random_groups(), 1e-4, (back_end,), plain)
 
 
-def test_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
+def test_d11_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
     questions = [Encoded([5, 6], [10, 11, 12], [False, True, True]), Encoded([5, 6], [20, 21], [True, False])]
     pack = make_pack([questions, [Encoded([7], [8], [True])]])
     assert pack.labels.tolist() == [11, 12, 20, 8]
@@ -171,7 +171,7 @@ def test_make_pack_labels_are_the_masked_tokens_and_rows_stand_before_them():
         ([[Encoded([1], [2], [True]), Encoded([9], [2], [True])]], "another scene prefix"),
     ],
 )
-def test_make_pack_unusable_questions_raise(groups, word):
+def test_d03_make_pack_unusable_questions_raise(groups, word):
     with pytest.raises(GrandError, match=word):
         make_pack(groups)
 

@@ -21,6 +21,7 @@ from grand3d.config import dump_yaml, load_config
 from grand3d.convert import CONVERTERS
 from grand3d.errors import GrandError, place, shown
 from grand3d.files import Rejects, read_text
+from grand3d.hub import fetch, is_hub, push
 from grand3d.prompts import dialogue
 from grand3d.report import table
 from grand3d.sample import Data, save_data
@@ -130,12 +131,17 @@ def _write_data(out: str, data: Data, force: bool) -> None:
 
 
 def store(options: argparse.Namespace) -> None:
-    from grand3d.store import build, folder_source
+    from grand3d.store import MANIFEST, build, folder_source, read_manifest
 
-    about = {name: getattr(options, name) for name in ("source", "licence", "version") if getattr(options, name)}
+    folders = [fetch(path) if is_hub(path) else Path(path) for path in options.data]
+    # what a single source says of itself holds for the copy too, unless it is said anew
+    known = read_manifest(folders[0]) if len(folders) == 1 and (folders[0] / MANIFEST).is_file() else {}
+    about = {name: getattr(options, name) or known.get(name) for name in ("source", "licence", "version")}
+    about = {name: text for name, text in about.items() if text}
     rejects = Rejects(options.skip_bad)
     with keeping(rejects, options.out):
-        manifest = build(options.out, [folder_source(path) for path in options.data], about, rejects)
+        sources = [folder_source(path) for path in folders]
+        manifest = build(options.out, sources, about, rejects)
     say(f"{options.out}: {', '.join(f'{number} {name}' for name, number in manifest['counts'].items())}")
 
 
@@ -143,8 +149,15 @@ def export(options: argparse.Namespace) -> None:
     if options.form == "parquet":
         if not is_store(options.data):
             raise GrandError(f"{place(options.data)}: is no store, expected what `grand3d store` made")
-        say(f"{options.out}: {len(write_parquet(options.data, options.out))} files")
+        if options.public and not is_hub(options.out):
+            raise GrandError("--public belongs to an upload, expected hub:OWNER/NAME to write to")
+        names = (
+            push(options.data, options.out, options.public) if is_hub(options.out) else write_parquet(options.data, options.out)
+        )
+        say(f"{options.out}: {len(names)} files")
         return
+    if is_hub(options.out) or options.public:
+        raise GrandError(f"only parquet goes to the hub, expected a file to write; seen the form {options.form}")
     data, rejects = open_data(options.data), Rejects(options.skip_bad)
     refuse_no_samples(options.data, data)
     prompt = load_config(options.config).prompt if options.config else PromptConfig()
