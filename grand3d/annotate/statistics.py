@@ -86,7 +86,7 @@ def statistics_page(found: Mapping[str, Any]) -> str:
         if rows:
             plot = charts.dots([Mark(name, float(number)) for name, number in rows.items()], label, unit="")
             plots.append(f"<section><h2>{escape(label)}</h2>{plot}</section>")
-    table = f"<section><h2>Kinds</h2>{html_table(found['kinds'])}</section>" if found["kinds"] else ""
+    table = f"<section><h2>Kinds</h2>{html_table(found['kinds'], 'kinds')}</section>" if found["kinds"] else ""
     return document(
         title, [f"<h1>{escape(title)}</h1><ul class=counts>{counted}</ul>{table}<div class=plots>{''.join(plots)}</div>"]
     )
