@@ -108,6 +108,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--all", action="store_true", help="list all faults, not the first of each kind")
     shown = "data that these must share no room with, such as those learnt from; a .yaml is looked at for that by itself"
     sub.add_argument("--against", metavar="DATA", help=shown)
+    sub.add_argument("--rows", metavar="FILE", help="also write every row with a fault, whole, with its reasons, as JSON lines")
 
     sub = command(
         "data", "show", "print a sample as the model sees it, trained tokens in green", "grand3d show data/rooms --index 3"

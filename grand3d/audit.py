@@ -4,6 +4,7 @@ meet, things seen twice, boxes that no room holds, one text with two answers. No
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from grand3d.boxes import iou, objects_bounds
+from grand3d.duplicates import centimetres
 from grand3d.markup import plain
 from grand3d.mixture import room_of
 from grand3d.sample import Data, Sample
@@ -30,7 +32,7 @@ Note = tuple[str, str]
 
 def audit(data: Data) -> dict[str, dict[str, Any]]:
     """Doubtful things of data, by kind: ``count`` and the first ``examples``. Memory does not grow with the data, but for the
-    labels and texts of one scene.
+    texts of one scene, the labels, and a hash of each scene.
     """
     found: dict[str, dict[str, Any]] = {}
     for kind, text in _notes(data):
@@ -42,13 +44,22 @@ def audit(data: Data) -> dict[str, dict[str, Any]]:
 
 
 def leaks(data: Data, other: Data) -> dict[str, dict[str, Any]]:
-    """Rooms of ``other`` that are in ``data`` too, also as another scan of the room, and samples of equal id."""
+    """Rooms of ``other`` that are in ``data`` too, also as another scan of the room.
+
+    Under another name a room is known by its labels and boxes, to the centimetre.
+    """
     rooms: dict[str, str] = {room_of(scene_id): scene_id for scene_id in data.scenes}
     pairs = [(scene_id, rooms[room_of(scene_id)]) for scene_id in other.scenes if room_of(scene_id) in rooms]
     out = {}
     if pairs:
         examples = [f"{a} is a scan of a room of the other data, {b}" if a != b else f"{a} is in both" for a, b in pairs]
         out["room in both"] = {"count": len(pairs), "examples": examples[:NUM_EXAMPLES]}
+    contents = {_content(data.scenes[scene_id]): scene_id for scene_id in data.scenes if data.scenes[scene_id].objects}
+    told = {scene_id for scene_id, _ in pairs}
+    others = [(scene_id, contents.get(_content(other.scenes[scene_id]))) for scene_id in other.scenes if scene_id not in told]
+    twins = [f"{a} is {b} of the other data, box for box" for a, b in others if b is not None]
+    if twins:
+        out["room in both under another name"] = {"count": len(twins), "examples": twins[:NUM_EXAMPLES]}
     return out
 
 
@@ -56,6 +67,12 @@ def _notes(data: Data) -> Iterator[Note]:
     for part in (data.scenes, data.truth or {}):
         for scene_id in part:
             yield from _scene_notes(part[scene_id])
+    known: dict[bytes, str] = {}
+    for scene_id in data.scenes:
+        if data.scenes[scene_id].objects:
+            first = known.setdefault(_content(data.scenes[scene_id]), scene_id)
+            if first != scene_id:
+                yield "room under two names", f"scene {scene_id} is {first}, box for box"
     by_scene: dict[str, list[Sample]] = defaultdict(list)
     borne, meant = Counter[str](), Counter[str]()
     if data.truth is not None:
@@ -71,6 +88,11 @@ def _notes(data: Data) -> Iterator[Note]:
     for label, number in meant.most_common():
         if label not in borne:
             yield "target label that no proposal bears", f"{label!r}: {number} targets"
+
+
+def _content(scene: Scene) -> bytes:
+    rows = sorted((item.category, centimetres(item)) for item in scene.objects)
+    return hashlib.blake2b(repr(rows).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _by_scene(data: Data, groups: dict[str, list[Sample]]) -> Iterator[tuple[str, list[Sample]]]:

@@ -141,8 +141,12 @@ class Rejects:
         if not self.rows:
             return None
         path = Path(f"{str(beside).rstrip('/')}.rejected.jsonl")
-        write_jsonl(path, map(_as_json, self.rows))
+        self.write(path)
         return path
+
+    def write(self, path: str | Path) -> None:
+        """Write the rejected rows, be there any or none."""
+        write_jsonl(path, map(_as_json, self.rows))
 
 
 def _as_json(reject: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_one_text_with_two_answers() -> None:
 
 def test_leaks_are_found_by_room_not_by_scan() -> None:
     def data(*names: str) -> Data:
-        return Data({name: Scene(name, (box("1", "bed", 0),)) for name in names}, ())
+        return Data({name: Scene(name, (box("1", name, 0),)) for name in names}, ())
 
     found = leaks(data("scene0011_00", "scene0012_00", "office"), data("scene0011_01", "scene0013_00", "office", "office_2"))
     assert found["room in both"]["count"] == 2
@@ -102,3 +103,30 @@ def test_a_fifth_of_the_public_targets_is_out_of_reach(real: Callable[[str], Pat
     found = counts(convert(**files))
     assert found["target that no proposal reaches"] == 964
     assert round(100 * (1 - 964 / 4955), 1) == 80.5
+
+
+def test_rooms_under_other_names_are_known_by_their_boxes() -> None:
+    one, far = (box("1", "bed", 0), box("2", "lamp", 3)), (box("1", "bed", 0), box("2", "lamp", 3.02))
+    twins = Data({"a": Scene("a", one), "b": Scene("b", (box("x", "lamp", 3.001), one[0])), "c": Scene("c", far)}, ())
+    assert audit(twins)["room under two names"] == {"count": 1, "examples": ["scene b is a, box for box"]}
+    empty = Data({"d": Scene("d", ()), "e": Scene("e", ())}, ())
+    assert audit(empty) == {} and leaks(empty, Data({"f": Scene("f", ())}, ())) == {}
+    found = leaks(Data({"old": Scene("old", one)}, ()), twins)
+    assert found == {
+        "room in both under another name": {"count": 2, "examples": [f"{n} is old of the other data, box for box" for n in "ab"]}
+    }
+    assert set(leaks(twins, twins)) == {"room in both"}  # each told once
+
+
+def test_check_writes_the_rows_with_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_data(tmp_path / "d", make_data(1, 1, 6))
+    assert main(["check", str(tmp_path / "d"), "--rows", str(tmp_path / "rows")]) == 0
+    assert (tmp_path / "rows").read_text() == ""
+    with open(tmp_path / "d" / "samples.jsonl", "a") as file:
+        file.write('{"sample_id": 7}\n{"half')
+    assert main(["check", str(tmp_path / "d"), "--rows", str(tmp_path / "rows")]) == 2
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [row["cause"] for row in rows] == ["wrong type", "not JSON"] and rows[0]["row"] == {"sample_id": 7}
+    (tmp_path / "c.yaml").write_text("")
+    assert main(["check", str(tmp_path / "c.yaml"), "--rows", str(tmp_path / "rows")]) == 2
+    assert "--rows belongs to the check of data, expected none" in capsys.readouterr().err

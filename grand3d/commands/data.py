@@ -172,6 +172,8 @@ def check(options: argparse.Namespace) -> int:
     if path.suffix in (".yaml", ".yml"):
         if options.all:
             raise GrandError("--all belongs to the check of data; all faults of a configuration are listed without it")
+        if options.rows is not None:
+            raise GrandError("--rows belongs to the check of data, expected none with a configuration; it has no rows")
         config = load_config(path, options.overrides)
         print(dump_yaml(config), end="")
         if config.data.heldout is not None and is_data(config.data.heldout):
@@ -198,6 +200,8 @@ def check(options: argparse.Namespace) -> int:
         raise GrandError(f"{place(path)}: {seen}; expected a configuration (.yaml), a scenes file (.jsonl) or a data folder")
     if rejects.rows:
         print(listing(rejects, options.all))
+    if options.rows is not None:
+        rejects.write(options.rows)
     return 2 if rejects.rows else 0
 
 
