@@ -35,7 +35,7 @@ def test_core_needs_only_numpy_and_yaml() -> None:
 
 
 def test_every_promised_extra_is_offered() -> None:
-    promised = {"train", "deepspeed", "flash", "qlora", "liger", "smol", "view", "report", "bench", "annotate", "analyze"}
+    promised = {"train", "deepspeed", "flash", "qlora", "liger", "smol", "view", "report", "bench", "annotate"}
     promised |= {"vllm", "ray", "dev", "all"}
     assert set(EXTRAS) == promised
     assert all(EXTRAS.values())
