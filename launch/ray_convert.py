@@ -29,6 +29,7 @@ from grand3d.sample import sample_from_dict  # noqa: E402
 from grand3d.scene import scene_from_dict  # noqa: E402
 from grand3d.store import Source, build  # noqa: E402
 
+BLANK = b"\r\n\t \xef\xbb\xbf"
 PARSERS: dict[str, Callable[[Any], Any]] = {"scenes": scene_from_dict, "samples": sample_from_dict, "truth": scene_from_dict}
 
 
@@ -47,6 +48,9 @@ def pieces(path: Path, size: int) -> list[dict[str, Any]]:
         file.seek(0)
         while block := file.read(size):
             block += file.readline() if not block.endswith(b"\n") else b""
+            # the first row of a file tells whether it is JSON lines at all, so it is in the first piece
+            while not found and not block.strip(BLANK) and (more := file.readline()):
+                block += more
             found.append({"path": str(path), "start": start, "bytes": len(block), "line": line})
             start, line = start + len(block), line + block.count(b"\n")
     return found
