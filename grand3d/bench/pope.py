@@ -322,10 +322,12 @@ def read_replies(path: str | Path, data: Data, rejects: Rejects | None = None) -
         _read_results(file, said.setdefault(named[0] if len(named) == 1 else "", {}), rejects)
     replies, asked = [], set()
     for sample in (sample for sample in data.samples if sample.task == TASK):
-        answers = said.get(str(sample.meta.get("type")), {}) | said.get("", {})
-        asked.add((sample.scene_id, sample.text))
-        if (sample.scene_id, sample.text) in answers:
-            replies.append(Reply(sample.sample_id, sample.scene_id, answers[sample.scene_id, sample.text]))
+        key = (sample.scene_id, sample.text)
+        asked.add(key)
+        of_type = said.get(str(sample.meta.get("type")), {})
+        text = said.get("", {}).get(key, of_type.get(key))
+        if text is not None:
+            replies.append(Reply(sample.sample_id, sample.scene_id, text))
     strange = {key: text for answers in said.values() for key, text in answers.items() if key not in asked}
     return replies + [Reply(f"{key[0]}: {key[1]}", key[0], text) for key, text in strange.items()]
 
