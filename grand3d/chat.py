@@ -220,7 +220,7 @@ def open_scenes(name: str) -> tuple[dict[str, Scene], str]:
         raise GrandError(f"no scene {shown(name)}: expected {expected}{nearest(name, ['demo', *around])}")
     scenes = load_scenes(path) if _is_jsonl(path) else read_graphs(path, "graph")
     if not scenes:
-        raise GrandError(f"{place(path)}: holds no scene")
+        raise GrandError(f"{place(path)}: holds no scene, expected at least one")
     wanted = next(iter(scenes)) if wanted is None else wanted
     if wanted not in scenes:
         raise GrandError(f"{place(path)}: {unknown_scene(wanted, scenes)}")

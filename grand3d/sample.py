@@ -111,7 +111,7 @@ def sample_from_dict(row: Any) -> Sample:
         GrandError: If a key is missing, unknown or of the wrong type, or the task is unknown.
     """
     if not isinstance(row, dict):
-        raise GrandError(f"a sample is a JSON object, this is {shown(row)}", "wrong type")
+        raise GrandError(f"{shown(row)} is no sample, expected a JSON object", "wrong type")
     sample_id = field(row, "sample_id", str, "sample")
     where = f"sample {shown(sample_id)}"
     refuse_unknown(row, [f.name for f in dataclasses.fields(Sample)], where)
@@ -202,7 +202,7 @@ def reply_from_dict(row: Any) -> Reply:
         GrandError: If a key is missing or of the wrong type.
     """
     if not isinstance(row, dict):
-        raise GrandError(f"a reply is a JSON object, this is {shown(row)}", "wrong type")
+        raise GrandError(f"{shown(row)} is no reply, expected a JSON object", "wrong type")
     sample_id = field(row, "sample_id", str, "reply")
     where = f"reply {shown(sample_id)}"
     if "task" in row and "target_ids" in row:
@@ -289,7 +289,7 @@ def load_data(
     folder = Path(folder)
     if not os.path.isdir(folder):
         what = "is a file, no data folder" if os.path.exists(folder) else "no such data folder"
-        raise GrandError(f"{place(folder)}: {what}; a data folder holds scenes.jsonl and samples.jsonl")
+        raise GrandError(f"{place(folder)}: {what}, expected a data folder, which holds scenes.jsonl and samples.jsonl")
     rejects = rejects if rejects is not None else Rejects()
     scenes, lost = split_scenes(folder / "scenes.jsonl", rejects)
     truth = None

@@ -268,7 +268,7 @@ def scene_from_dict(row: Any) -> Scene:
         GrandError: If a key is missing, unknown or of the wrong type, or the scene is invalid.
     """
     if not isinstance(row, dict):
-        raise GrandError(f"a scene is a JSON object, this is {shown(row)}", "wrong type")
+        raise GrandError(f"{shown(row)} is no scene, expected a JSON object", "wrong type")
     scene_id = field(row, "scene_id", str, "scene")
     where = f"scene {shown(scene_id)}"
     refuse_unknown(row, [f.name for f in fields(Scene)], where)

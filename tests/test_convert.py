@@ -392,3 +392,13 @@ def test_rows_of_a_rejected_scene_are_counted_by_that_and_the_scene_is_kept_whol
         other = "unknown target" if convert(Rejects(skip_bad=True)).samples[0].task == "object_reference" else "unknown scene"
         assert rejects.counts() == {"negative side": 1, "its scene was rejected": 1, other: 1}
         assert [row["row"] for row in rejects.rows if row["cause"] == "negative side"] == [{"b": broken}]
+
+
+@pytest.mark.parametrize("source", ["vigil3d", "referit3d"])
+def test_a_table_that_is_no_csv_is_refused_by_name(source: str, tmp_path: Path) -> None:
+    module = importlib.import_module(CONVERTERS[source])
+    path = tmp_path / "rows.csv"
+    path.write_text('{"a": {"b": 1}, "c": [1]}')  # csv itself stumbles over the very first line
+    files = {name: path for name, p in inspect.signature(module.convert).parameters.items() if p.default is p.empty}
+    with pytest.raises(GrandError, match=r"rows\.csv.*expected a table"):
+        module.convert(**files)

@@ -24,10 +24,10 @@ def read_table(path: str | Path, needed: Sequence[str], what: str) -> Iterator[t
         GrandError: If columns are missing, or the file is not CSV.
     """
     reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
-    absent = [name for name in needed if name not in (reader.fieldnames or ())]
-    if absent:
-        raise GrandError(f"{place(path)}: columns {shown(absent)} are missing, expected a table of {what}", "wrong columns")
     try:
+        absent = [name for name in needed if name not in (reader.fieldnames or ())]
+        if absent:
+            raise GrandError(f"{place(path)}: columns {shown(absent)} are missing, expected a table of {what}", "wrong columns")
         for row in reader:
             yield f"{place(path)}:{reader.line_num}", {k: v for k, v in row.items() if k is not None and v is not None}
     except csv.Error as error:
