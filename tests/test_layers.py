@@ -153,13 +153,14 @@ def test_help_is_quick_and_loads_no_command() -> None:
         "import sys; from grand3d.cli import main; code = main(['--help']); "
         "print(code, sorted({'numpy', 'torch', 'yaml', 'grand3d.commands.data'} & set(sys.modules)))"
     )
-    best = 9.0
+    best = {"bare": 99.0, "help": 99.0}
     for _ in range(3):  # the machine may be busy
-        start = time.perf_counter()
-        out = run_python(code)
-        best = min(best, time.perf_counter() - start)
+        for name, what in (("bare", "import argparse, importlib"), ("help", code)):
+            start = time.perf_counter()
+            out = run_python(what)
+            best[name] = min(best[name], time.perf_counter() - start)
     assert out.endswith("0 []") and "train" in out
-    assert best < 0.8
+    assert best["help"] < 10 * best["bare"]
 
 
 def test_scoring_needs_no_torch() -> None:
