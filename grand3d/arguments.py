@@ -148,6 +148,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     sub.add_argument("--contrast", type=float, default=0.0, metavar="WEIGHT", help=shown)
     shown = "ask with the objects listed in so many orders, and take what most of them say (default: 1)"
     sub.add_argument("--orders", type=_positive, default=1, metavar="N", help=shown)
+    shown = "placements: a thing is put only where it has room on the table among the others"
+    sub.add_argument("--free-places", action="store_true", help=shown)
     sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _add_reply_options(sub)
 

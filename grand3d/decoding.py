@@ -52,6 +52,8 @@ class Decoding:
             (``generate.sides``); 0 for nothing.
         orders: Orders in which the objects are listed; with several, each question is answered once for each, and the replies
             agree on one (``generate.agree``).
+        free_places: Things are placed on tables only where they have room (``placement.free_columns``): the reply names the
+            thing first, and its place is one where that thing overlaps no other.
     """
 
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -61,6 +63,7 @@ class Decoding:
     candidates: bool = False
     contrast: float = 0.0
     orders: int = 1
+    free_places: bool = False
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -71,6 +74,8 @@ class Decoding:
             raise GrandError(f"contrast is {self.contrast}, expected 0 (none) to 100")
         if not 1 <= self.orders <= 100:
             raise GrandError(f"orders is {shown(self.orders)}, expected 1 to 100")
+        if self.free_places and not self.constrained:
+            raise GrandError("free places are told by the grammar of a reply, expected constrained replies with them")
         if self.candidates and not self.constrained:
             raise GrandError("candidates are weighed under the grammar of a reply, expected constrained replies beside them")
         if self.candidates and self.sampling.temperature:

@@ -8,7 +8,7 @@ scene text, so that none comes twice, and ``<`` and ``[`` occur in markup only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grand3d.errors import GrandError, shown
 from grand3d.markup import (
@@ -54,7 +54,18 @@ TEXT: (CHAR | MENTION)*
 """
 
 
-def reply_grammar(kind: str, ids: Sequence[str], grounding: str = "first", bounds: Bounds = ANYWHERE, max_steps: int = 10) -> str:
+Columns = Sequence[tuple[float, Sequence[tuple[float, float]]]]
+"""For each x, intervals of y; metres."""
+
+
+def reply_grammar(
+    kind: str,
+    ids: Sequence[str],
+    grounding: str = "first",
+    bounds: Bounds = ANYWHERE,
+    max_steps: int = 10,
+    free: Mapping[str, tuple[Columns, float]] | None = None,
+) -> str:
     """The grammar of a reply.
 
     ``reference``: the detailed and the answer block in the order of ``grounding``. ``existence``: begins with yes or no.
@@ -67,6 +78,8 @@ def reply_grammar(kind: str, ids: Sequence[str], grounding: str = "first", bound
         grounding: ``first``, ``later`` or ``none``.
         bounds: For ``place``: lowest and highest x, y, z in metres, inclusive.
         max_steps: For ``plan``.
+        free: For ``place``: where each thing may stand, by its id, and at what height. The reply then begins with the thing that
+            is moved, and its place is one of that thing's. Things without room are not moved.
 
     Raises:
         GrandError: For an unknown kind or grounding, a plan over no object, or bounds that hold no whole centimetre.
@@ -84,7 +97,7 @@ def reply_grammar(kind: str, ids: Sequence[str], grounding: str = "first", bound
         "text": lambda: "(SOLID | MENTION) TEXT",
         "any": lambda: f"{_reference(grounding)} | (SOLID | MENTION) TEXT",
         "plan": lambda: _plan(max_steps),
-        "place": lambda: f"TEXT {_place(bounds)}",
+        "place": lambda: _moved(free) if free else f"TEXT {_place(bounds)}",
     }
     if kind not in makers:
         raise GrandError(f"the kind of reply is {kind!r}, expected one of {', '.join(makers)}")
@@ -119,6 +132,29 @@ def _place(bounds: Bounds) -> str:
         raise GrandError(f"bounds are {shown(bounds)}, expected two points (x, y, z) in metres, at most {FARTHEST} from 0")
     numbers = [_between(low, high) for low, high in zip(*bounds, strict=True)]
     return f'"{PLACE}" ' + ' ", " '.join(f"/{number}/" for number in numbers) + f' "{PLACE_END}"'
+
+
+def _moved(free: Mapping[str, tuple[Columns, float]]) -> str:
+    ways = [(name, _column_texts(columns), height) for name, (columns, height) in free.items()]
+    texts = [
+        f'"{PHRASE}" /[^<\\[\\s][^<\\[\\r\\n]*/ "{PHRASE_END}[<{name}>]" TEXT "{PLACE}" /{columns}/ ", {height:.2f}{PLACE_END}"'
+        for name, columns, height in ways
+        if columns
+    ]
+    if not texts:
+        raise GrandError("no thing has room to be placed, expected free space for one at least")
+    return " | ".join(texts)
+
+
+def _column_texts(columns: Columns) -> str:
+    """A regular expression of "x, y" over columns; empty where none holds a whole centimetre."""
+    found = []
+    for x, intervals in columns:
+        whole = [(low, high) for low, high in intervals if math.ceil(round(100 * low, 6)) <= math.floor(round(100 * high, 6))]
+        if whole:
+            rows = "|".join(_between(low, high) for low, high in whole)
+            found.append(f"{x:.2f}".replace(".", r"\.") + f", ({rows})")
+    return "(" + "|".join(found) + ")" if found else ""
 
 
 def _between(low: float, high: float) -> str:

@@ -212,6 +212,33 @@ def free_at(thing: Object, others: Sequence[Object], points: Points, rules: Plac
     return _inside(thing, points, rules) & _apart(thing, others, points, rules)
 
 
+def free_columns(
+    thing: Object, others: Sequence[Object], rules: PlacementRules = STRICT, step: float = STEP
+) -> list[tuple[float, list[tuple[float, float]]]]:
+    """Where a thing can stand among others that stay: for each x of the grid, the closed intervals of y, exactly."""
+    limit = rules.half_side - (rel.radius(thing) if rules.whole_inside else 0.0)
+    out = []
+    for x in np.unique(grid(rules.half_side, step)[:, 0]):
+        if abs(x) > limit + ROUNDING:
+            continue
+        blocked = []
+        for other in others:
+            reach = rel.radius(thing) + rel.radius(other) + rules.min_gap
+            aside = abs(float(x) - other.centroid[0])
+            if aside < reach - ROUNDING:
+                half = math.sqrt(reach * reach - aside * aside)
+                blocked.append((other.centroid[1] - half, other.centroid[1] + half))
+        free, low = [], -limit
+        for start, end in sorted(blocked):
+            if start >= low:
+                free.append((low, min(start, limit)))
+            low = max(low, end)
+        if low <= limit:
+            free.append((low, limit))
+        out.append((float(x), [(a, b) for a, b in free if a <= b]))
+    return out
+
+
 def _inside(thing: Object, points: Points, rules: PlacementRules) -> Mask:
     limit = rules.half_side - (rel.radius(thing) if rules.whole_inside else 0.0) + ROUNDING
     return np.abs(points).max(axis=1) <= limit

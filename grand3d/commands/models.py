@@ -103,5 +103,9 @@ def merge(options: argparse.Namespace) -> None:
 
 def _decoding(options: argparse.Namespace) -> Decoding:
     sampling = Sampling(options.temperature, 1.0 if options.top_p is None else options.top_p, options.seed or 0)
-    more = {name: getattr(options, name) for name in ("batch_size", "candidates", "contrast", "orders") if hasattr(options, name)}
+    more = {
+        name: getattr(options, name)
+        for name in ("batch_size", "candidates", "contrast", "orders", "free_places")
+        if hasattr(options, name)
+    }
     return Decoding(options.max_new_tokens, sampling=sampling, constrained=not options.unconstrained, **more)

@@ -14,8 +14,9 @@ from grand3d.generate.decode import Contrast, Times, choose, generate, prompt_li
 from grand3d.generate.growing import Ids
 from grand3d.generate.guide import Grammar
 from grand3d.generate.weigh import Choice
-from grand3d.grammar import KINDS, reply_grammar
+from grand3d.grammar import KINDS, Columns, reply_grammar
 from grand3d.marks import ANSWER, ANSWER_END, PHRASE_END
+from grand3d.placement import free_columns
 from grand3d.prompts import dialogue
 from grand3d.sample import Data, Reply, Sample, sample_to_dict
 from grand3d.scene import Scene
@@ -24,6 +25,7 @@ from grand3d.serial import SceneText, fit_scene, swap_boxes
 from grand3d.tokens import Encoded, counter, encode, scene_budget, stop_ids
 
 Row = tuple[Sample, SceneText, Encoded]
+Free = dict[str, tuple[Columns, float]]
 DECODING = Decoding()
 
 
@@ -53,7 +55,9 @@ def ask(
             collected = rejects if order == 0 else Rejects(skip_bad=True)
             asked = [sample for sample in questions if order == 0 or sample.sample_id in given]
             rows = encode_questions(tokenizer, data.scenes[scene_id], asked, prompt, limit, collected, order)
-            for index, text, finished, chances in _answers(model, tokenizer, rows, prompt, decoding, times):
+            for index, text, finished, chances in _answers(
+                model, tokenizer, data.scenes[scene_id], rows, prompt, decoding, times
+            ):
                 sample, shown, _ = rows[index]
                 given_by = (shown.object_ids, finished, shown.num_dropped, tuple(chances), shown.region_ids)
                 reply = Reply(sample.sample_id, scene_id, text, *given_by)
@@ -67,13 +71,16 @@ def ask(
 
 
 def _answers(
-    model: Any, tokenizer: Any, rows: Sequence[Row], prompt: PromptConfig, decoding: Decoding, times: Times | None
+    model: Any, tokenizer: Any, scene: Scene, rows: Sequence[Row], prompt: PromptConfig, decoding: Decoding, times: Times | None
 ) -> Iterator[tuple[int, str, bool, list[float]]]:
     requests = [encoded for _, _, encoded in rows]
     tokens, batch = decoding.max_new_tokens, decoding.batch_size
     grammars, contrast = None, None
     if decoding.constrained:
-        grammars = [task_grammar(sample.task, len(text.object_ids), prompt, len(text.region_ids)) for sample, text, _ in rows]
+        free = _free(scene, rows) if decoding.free_places else None
+        grammars = [
+            task_grammar(sample.task, len(text.object_ids), prompt, len(text.region_ids), free) for sample, text, _ in rows
+        ]
     if decoding.contrast:
         contrast = Contrast(_without_places(tokenizer, rows, prompt), decoding.contrast)
     if decoding.candidates:
@@ -96,12 +103,22 @@ def _without_places(tokenizer: Any, rows: Sequence[Row], prompt: PromptConfig) -
     return out
 
 
-def task_grammar(task: str, num_objects: int, prompt: PromptConfig, num_regions: int = 0) -> str:
+def _free(scene: Scene, rows: Sequence[Row]) -> Free | None:
+    """Where each thing that is shown has room among the others, by its id in the prompt; None where nothing is to be placed."""
+    shown = next((text.object_ids for sample, text, _ in rows if sample.task == "placement"), ())
+    found = {}
+    for k, name in enumerate(shown):
+        thing = scene[name]
+        found[f"obj_{k}"] = free_columns(thing, [item for item in scene.objects if item is not thing]), thing.centroid[2]
+    return found or None
+
+
+def task_grammar(task: str, num_objects: int, prompt: PromptConfig, num_regions: int = 0, free: Free | None = None) -> str:
     """The grammar of a reply to a task over so many objects and regions. References, steps and places name objects alone."""
     ids = [f"obj_{k}" for k in range(num_objects)]
     if KINDS[task] in ("text", "existence", "counting"):
         ids += [f"region_{k}" for k in range(num_regions)]
-    return reply_grammar(KINDS[task], ids, prompt.grounding)
+    return reply_grammar(KINDS[task], ids, prompt.grounding, free=free if task == "placement" else None)
 
 
 def check_limits(model: Any, tokenizer: Any, prompt: PromptConfig, tasks: Collection[str], decoding: Decoding) -> None:
