@@ -94,6 +94,8 @@ class DataConfig:
     """Most questions packed behind one scene text. More are cheaper each; fewer put more scenes into a step."""
     curriculum: bool = False
     """The first epoch over ``train`` goes from small scenes to large ones."""
+    redraw_places: bool = False
+    """Placements of ``train`` learn another place of their region each time they come up, in place of their one goal."""
     row_tokens: int = 0
     """Scenes with their questions are put behind each other in one row up to this many tokens; 0: one scene a row. Long rows
     use a GPU better and take more memory; the result is the same."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from grand3d.errors import GrandError
 from grand3d.files import Rejects
 from grand3d.markup import parse
 from grand3d.mixture import Epoch, Part, lay_out, split_of
+from grand3d.places import redrawn
 from grand3d.prompts import dialogue, prompt_ids
 from grand3d.sample import Data, Sample, sample_to_dict
 from grand3d.scene import Scene, scene_to_dict
@@ -134,6 +136,9 @@ def _folder_stream(config: Config, rejects: Rejects | None) -> Stream:
         last = next(i for i in range(len(starts) - 1, -1, -1) if starts[i] <= number)
         source, rows = epoch(last).group(number - starts[last])
         samples = [opened[source].samples[k] for k in rows.tolist()]
+        if config.data.redraw_places:
+            rng = random.Random(f"{config.train.seed} places {number}")
+            samples = [redrawn(sample, rng) for sample in samples]
         return opened[source].scenes[samples[0].scene_id], samples
 
     size = len(epoch(0))

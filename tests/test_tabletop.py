@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from grand3d import relations as rel
 from grand3d.bench import reref3d
 from grand3d.cli import main
+from grand3d.config import from_dict
 from grand3d.errors import GrandError
 from grand3d.placement import (
     FAMILIES,
@@ -31,8 +32,9 @@ from grand3d.placement import (
 )
 from grand3d.places import grid, redrawn, region_of, region_points
 from grand3d.programs import is_degenerate, run, table_of
-from grand3d.sample import Data, Reply, Sample, load_data
+from grand3d.sample import Data, Reply, Sample, load_data, save_data
 from grand3d.scene import Scene
+from grand3d.stream import open_stream
 from grand3d.synth.naming import KINDS, namings
 from grand3d.synth.tables import RULES, make_table, spread
 from grand3d.synth.tabletop import balance, iter_tables
@@ -165,6 +167,20 @@ def test_places_may_be_drawn_anew_within_the_region(made: Data) -> None:
     for answer in drawn:
         point = reref3d.read_place(answer, 0.7)
         assert point is not None and satisfied(placing, point, STRICT)
+
+
+def test_training_may_learn_another_place_each_time(made: Data, tmp_path: Path) -> None:
+    save_data(tmp_path / "d", made)
+    raw = {"data": {"train": [{"path": str(tmp_path / "d")}], "questions_per_scene": 4}, "train": {"global_batch": 4}}
+    fixed, free = (open_stream(from_dict(raw | {"data": raw["data"] | {"redraw_places": flag}})) for flag in (False, True))
+    for number in (0, fixed.num_groups + 1):
+        (scene, samples), (_, drawn), (_, again) = fixed.group(number), free.group(number), free.group(number)
+        assert [s.sample_id for s in samples] == [s.sample_id for s in drawn] and drawn == again
+        assert any(a.answer != b.answer for a, b in zip(samples, drawn, strict=True))
+        for sample in drawn:
+            point = reref3d.read_place(sample.answer, 0.7)
+            placing = resolve(program_from_dict(sample.meta["program"]), table_of(scene, sample.viewpoint))
+            assert point is not None and satisfied(placing, point, STRICT) and fault(placing, point, STRICT) == ""
 
 
 def test_command_line_makes_the_same_bytes_for_the_same_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
