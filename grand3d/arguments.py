@@ -6,6 +6,7 @@ import argparse
 
 from grand3d import __version__
 from grand3d.bench import BENCHMARKS
+from grand3d.review_options import add_review
 
 SKIP_BAD = "leave out broken rows: they go to <output>.rejected.jsonl, and are counted by cause"
 
@@ -82,6 +83,10 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
             "grand3d annotate data/rooms data/texts --kinds all --number 16",
         )
     )
+
+    sub = command("review", "review", "let people check made texts", "grand3d review make data/texts review --number 50")
+    for step in add_review(sub, SKIP_BAD):
+        step.register("type", None, _not_empty)
 
     sub = command("data", "store", "make one store of data folders of any size", "grand3d store data/store data/rooms data/grand")
     sub.add_argument("out", help="folder to write; it must not be there yet")

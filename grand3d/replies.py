@@ -35,8 +35,11 @@ def only_writer(out: Path) -> Iterator[Callable[[Reply], None]]:
 
 
 @contextlib.contextmanager
-def appending(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+def appending(out: Path, sync: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Puts JSON lines at the end of a file, each at once, while a second run is kept out of it.
+
+    Args:
+        sync: Each is on the disk before the next: it outlives a power cut, not only the end of the process.
 
     Raises:
         GrandError: If the file cannot be written, or another run is writing to it.
@@ -51,6 +54,8 @@ def appending(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
         try:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
+            if sync:
+                os.fsync(file.fileno())
         except OSError as error:
             raise unusable(out, error, "written") from None
 
@@ -71,7 +76,9 @@ def _lock(file: IO[Any], out: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            raise GrandError(f"{place(out)}: another run is writing to it; wait for its end, or give another file") from None
+            raise GrandError(
+                f"{place(out)}: another run is writing to it, expected one at a time; wait for its end, or give another file"
+            ) from None
         except OSError as error:  # some network file systems have no locks; a single run is still fine there
             reason = error.strerror or str(error)
     warnings.warn(f"{place(out)}: cannot be locked ({reason}); see to it that no second run writes to it", stacklevel=2)

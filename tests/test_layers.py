@@ -44,7 +44,7 @@ LAYERS = (
     "plan page exports",
     "repl annotate",
     "scoring",
-    "commands",
+    "commands review_options",
     "arguments",
     "cli",
     "__main__",
