@@ -8,6 +8,7 @@ thing. The filter of annotations is asked too: it must pass the former and refus
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from grand3d.synth.presence import Presence
 
 KINDS = ("spatial_relation", "object_reference", "comparison", "scene_description")
 """What is true or not by boxes and categories, which the pages show."""
+_NEGATIVE = re.compile(r"\b(no|not|none|neither|nor|without|nothing|never)\b", re.IGNORECASE)
 A_SCENE = 4
 """Texts of a kind that are made of one scene."""
 
@@ -64,24 +66,23 @@ def made_tasks(scenes: Mapping[str, Scene], check: str, number: int, seed: int) 
 
 
 def _true_tasks(scenes: Mapping[str, Scene], check: str, rng: Random, seed: int) -> Iterator[tuple[Task, Facts]]:
-    """Sentences of templates about scenes in turn, at most one of a text."""
-    order = rng.sample(list(scenes), len(scenes))
-    for kind in KINDS:
-        for name in order:
-            facts = Facts(scenes[name])
-            for sample in make_texts(facts, kind, A_SCENE, seed + 1, Rejects(skip_bad=True)):
-                tasks = sample_tasks(sample, scenes[name], (check,))
-                tasks = [task for task in tasks if not faults(task.text[task.start : task.end], facts)]
-                if tasks:
-                    yield rng.choice(tasks), facts
+    """Sentences of templates about scenes and kinds in an order of chance, one of a text."""
+    pairs = [(name, kind) for name in scenes for kind in KINDS]
+    for name, kind in rng.sample(pairs, len(pairs)):
+        facts = Facts(scenes[name])
+        for sample in make_texts(facts, kind, A_SCENE, seed + 1, Rejects(skip_bad=True)):
+            tasks = sample_tasks(sample, scenes[name], (check,))
+            tasks = [task for task in tasks if not faults(task.text[task.start : task.end], facts)]
+            if tasks:
+                yield rng.choice(tasks), facts
 
 
 def _planted(task: Task, facts: Facts, rng: Random, other: Callable[[Span, Facts, Random], str | None]) -> Task | None:
     """A true task with one of its names, each of one thing, exchanged; None where that gives nothing that is surely false."""
     inside = [item for item in parse(task.text).spans if task.start <= item.start and item.end <= task.end]
     single = [item for item in inside if item.phrase and len(item.ids) == 1 and item.ids[0] in facts.by_id]
-    if not single:
-        return None
+    if not single or (task.check == TRUTH and _NEGATIVE.search(task.text[task.start : task.end])):
+        return None  # that a thing which is not there is not on another is true, if one likes
     item = rng.choice(single)
     new = other(item, facts, rng)
     if new is None:

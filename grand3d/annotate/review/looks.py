@@ -19,7 +19,8 @@ figcaption{font-size:12px;color:var(--dim)}figure.big{position:fixed;inset:12px;
 figure.big svg{height:calc(100vh - 70px);max-height:none}
 svg{display:block;width:100%;max-height:40vh;overflow:visible}svg text{font:11px system-ui,sans-serif;fill:var(--ink)}
 svg .name{font-size:9px;fill:var(--dim)}svg .eye{font-size:14px;font-weight:700;fill:var(--dim)}
-.floor{fill:var(--page);stroke:var(--line)}.grid{stroke:var(--line);stroke-width:.6;fill:none}.ink{stroke:var(--dim);stroke-width:2}
+.floor{fill:var(--page);stroke:var(--line)}.grid{stroke:var(--line);stroke-width:.6;fill:none}
+.ink{stroke:var(--dim);stroke-width:2}
 .off polygon{fill:var(--off);fill-opacity:.1;stroke:var(--off);stroke-width:.8}.off:hover polygon{fill-opacity:.5}
 .off polygon.hollow{fill:none;stroke-dasharray:3 3;stroke-opacity:.6}
 .hit polygon{fill:var(--c);fill-opacity:.42;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round}
@@ -38,17 +39,22 @@ span.p.hot,.key .hot{background:color-mix(in srgb,var(--c) 18%,transparent)}span
 .c7.p{--c:#a03232}
 @media(prefers-color-scheme:dark){.c0.p{--c:#4da6e0}.c1.p{--c:#ff8a3d}.c2.p{--c:#2bc59a}.c3.p{--c:#e58cc2}.c4.p{--c:#e0bc3a}
 .c5.p{--c:#7bc8e8}.c6.p{--c:#b48be8}.c7.p{--c:#ef8585}}
-button{font:inherit;padding:6px 12px;border:1px solid var(--line);border-radius:8px;background:var(--page);color:inherit;cursor:pointer}
-button:disabled{opacity:.4;cursor:default}button:focus-visible,figure:focus-visible{outline:3px solid var(--good);outline-offset:2px}
+button{font:inherit;padding:6px 12px;border:1px solid var(--line);border-radius:8px;background:var(--page);color:inherit;
+cursor:pointer}
+button:disabled{opacity:.4;cursor:default}
+button:focus-visible,figure:focus-visible{outline:3px solid var(--good);outline-offset:2px}
 kbd{font:12px ui-monospace,monospace;border:1px solid currentColor;border-radius:4px;padding:0 5px;opacity:.7;margin-left:4px}
 .vote{display:flex;gap:10px;margin:0 0 14px}.vote button{flex:1;padding:14px 8px;font-weight:600;font-size:17px;border-width:2px}
-.v0{border-color:var(--good)!important;color:var(--good)!important}.v1{border-color:var(--bad)!important;color:var(--bad)!important}
+.v0{border-color:var(--good)!important;color:var(--good)!important}
+.v1{border-color:var(--bad)!important;color:var(--bad)!important}
 .v2{border-color:var(--unsure)!important;color:var(--unsure)!important}
 .vote button:hover:enabled,.begin:hover{background:var(--card)}.sent .vote button{opacity:.5}
-.key{display:grid;gap:4px;font-size:14px;margin-bottom:8px}.key>div{display:flex;gap:8px;border-left:4px solid var(--c);padding-left:8px}
+.key{display:grid;gap:4px;font-size:14px;margin-bottom:8px}
+.key>div{display:flex;gap:8px;border-left:4px solid var(--c);padding-left:8px}
 .key ul{margin:0;padding:0;list-style:none}.key b{color:var(--c)}.all{font-size:13px;color:var(--dim)}.all p{margin:2px 0}
 .said{background:var(--mark);border-left:4px solid var(--bad);padding:6px 10px;margin:0 0 10px}
-.steps ol{padding-left:24px;margin:0 0 10px}.steps li{margin-bottom:6px}.steps li label{cursor:pointer}.steps .w{color:var(--dim);font-size:12px}
+.steps ol{padding-left:24px;margin:0 0 10px}.steps li{margin-bottom:6px}.steps li label{cursor:pointer}
+.steps .w{color:var(--dim);font-size:12px}
 .steps li:has(:checked){text-decoration:line-through;text-decoration-color:var(--bad)}.steps li:has(:checked) .w{color:var(--bad)}
 fieldset{border:1px solid var(--line);border-radius:8px;margin:0 0 10px}fieldset label{display:block;font-size:14px;margin:4px 0}
 textarea,select{font:inherit;width:100%}fieldset[hidden]{display:none}
@@ -62,7 +68,7 @@ border-left:5px solid var(--good);border-radius:10px;padding:8px 14px;margin:12p
 
 SCRIPT = """
 'use strict';
-const vote = document.getElementById('vote'), seconds = document.getElementById('seconds'), undo = document.getElementById('undo');
+const [vote, seconds, undo, mend, go] = ['vote', 'seconds', 'undo', 'mend', 'go'].map(id => document.getElementById(id));
 let seen = 0, since = document.hidden ? null : performance.now(), sent = false;
 const stop = () => { if (since !== null) seen += performance.now() - since; since = null; };
 document.addEventListener('visibilitychange', () => document.hidden ? stop() : since ??= performance.now());
@@ -90,15 +96,15 @@ document.querySelectorAll('[data-k]').forEach(item => {
   item.addEventListener('pointerenter', () => heat(keys, true));
   item.addEventListener('pointerleave', () => heat(keys, false));
 });
-const boxes = [...document.querySelectorAll('[name=wrong]')], mend = document.getElementById('mend'), go = document.getElementById('go');
+const boxes = [...document.querySelectorAll('[name=wrong]')];
 const refresh = () => {
   const wrong = boxes.filter(box => box.checked);
   mend.hidden = wrong.length !== 1;
   for (const item of mend.elements) item.disabled = mend.hidden;
   const words = wrong.length === 1 ? wrong[0].dataset.words : '';
   if (mend.dataset.of !== words) { vote.elements.text.value = words; mend.dataset.of = words; }
-  const said = ['No step is wrong', 'One step is wrong: put it right'][wrong.length] || wrong.length + ' steps are wrong: drop the plan';
-  go.firstChild.textContent = said + ' ';
+  const said = ['No step is wrong', 'One step is wrong: put it right'][wrong.length];
+  go.firstChild.textContent = (said || wrong.length + ' steps are wrong: drop the plan') + ' ';
   go.className = ['v0', 'v2'][wrong.length] || 'v1';
 };
 if (boxes.length) { boxes.forEach(box => box.addEventListener('change', refresh)); refresh(); }
@@ -110,6 +116,6 @@ addEventListener('keydown', event => {
   const button = [...document.querySelectorAll('[data-key]')].find(item => item.dataset.key === key);
   if (button && !sent) button.click();
   if (boxes.length && /^[1-9]$/.test(key) && boxes[key - 1]) boxes[key - 1].click();
-  if (key === 'enter' && go && !sent && event.target.tagName !== 'BUTTON' && event.target.tagName !== 'A') { event.preventDefault(); go.click(); }
+  if (key === 'enter' && go && !sent && !/BUTTON|^A$/.test(event.target.tagName)) { event.preventDefault(); go.click(); }
 });
 """

@@ -1,4 +1,4 @@
-"""The pages that people see. Plain HTML with one small script and style of our own: they work without either, and load nothing."""
+"""The pages that people see. Plain HTML with one small script and style of our own: they load nothing, and work without."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ KEYS = dict(zip(VERDICTS, "TNC", strict=True))
 SAID = {"true": "True", "not true": "Not true", "cannot decide": "Cannot decide"}
 MEANT = {
     TRUTH: (
-        "Read the marked sentence and look at the room. Things are drawn as boxes; what a box is and how it looks stands in the list "
-        "on the right, and shows when the pointer rests on it.",
-        "Choose <b>True</b> if everything that the sentence says holds for this room, <b>Not true</b> if any part of it does not. "
-        "The colours only help to find things: whether they point at the right boxes does not matter here.",
+        "Read the marked sentence and look at the room. Things are drawn as boxes; what a box is and how it looks stands in the "
+        "list on the right, and shows when the pointer rests on it.",
+        "Choose <b>True</b> if everything that the sentence says holds for this room, <b>Not true</b> if any part of it does "
+        "not. The colours only help to find things: whether they point at the right boxes does not matter here.",
         "Choose <b>Cannot decide</b> only if the drawings and the list really do not tell.",
     ),
     GROUNDING: (
-        "In the marked sentence, every coloured phrase has a number, and the boxes that it points at have the same colour and number.",
-        "Choose <b>True</b> if each phrase points at the thing, or at all the things, that it names. Choose <b>Not true</b> if any "
-        "phrase points at a wrong thing, at too many or too few, or at no box though the thing is there.",
+        "In the marked sentence, every coloured phrase has a number; its boxes have the same colour and number.",
+        "Choose <b>True</b> if each phrase points at the thing, or at all the things, that it names. Choose <b>Not true</b> if "
+        "any phrase points at a wrong thing, at too many or too few, or at no box though the thing is there.",
         "Whether the sentence is true does not matter here. Choose <b>Cannot decide</b> only if the drawings really do not tell.",
     ),
     STEPS: (
         "Somebody wants to do what stands at the top. Each step names the object it is done with; its box has the step's number.",
         "Mark every step that is wrong: it makes no sense here, comes at the wrong place, or points at the wrong object.",
-        "If one step alone is wrong, write it as it should be or choose the right object. If more are wrong, the plan is dropped. "
-        "If none is, just go on.",
+        "If one step alone is wrong, write it as it should be or choose the right object. If more are wrong, the plan is "
+        "dropped. If none is, just go on.",
     ),
 }
 
@@ -78,7 +78,8 @@ def task_page(task: Task, scene: Scene, around: Around, nonce: str) -> str:
     of = max(around.of, 1)
     head = (
         f"<header><h1>{TITLES[task.check]}</h1>"
-        f'<label class="done"><progress max="{of}" value="{min(around.done, of)}"></progress> <b id="done">{around.done}</b> of {of}'
+        f'<label class="done"><progress max="{of}" value="{min(around.done, of)}"></progress> '
+        f'<b id="done">{around.done}</b> of {of}'
         f"{' first tasks' if around.trial else ''}</label>"
         f'<form method="post" action="undo"><button id="undo" accesskey="u"{undo}>&#8630; Undo <kbd>U</kbd></button></form>'
         f'<a href="how/{task.check}" target="_blank">Instructions</a></header>'
@@ -167,14 +168,16 @@ def step_words(text: str) -> str:
 
 def _verdict_form(task: Task, spans: Sequence[tuple[int, Span]]) -> str:
     buttons = "".join(
-        f'<button name="answer" value="{name}" class="v{k}" data-key="{KEYS[name].lower()}">{SAID[name]} <kbd>{KEYS[name]}</kbd></button>'
+        f'<button name="answer" value="{name}" class="v{k}" data-key="{KEYS[name].lower()}">'
+        f"{SAID[name]} <kbd>{KEYS[name]}</kbd></button>"
         for k, name in enumerate(VERDICTS)
     )
     return f'<form id="vote" method="post" action="answer">{_hidden(task)}<div class="vote">{buttons}</div></form>'
 
 
 def _hidden(task: Task) -> str:
-    return f'<input type="hidden" name="task" value="{escape(task.task_id)}"><input type="hidden" name="seconds" id="seconds" value="0">'
+    name = f'<input type="hidden" name="task" value="{escape(task.task_id)}">'
+    return f'{name}<input type="hidden" name="seconds" id="seconds" value="0">'
 
 
 def _steps_form(task: Task, scene: Scene, spans: Sequence[tuple[int, Span]]) -> str:
@@ -187,8 +190,8 @@ def _steps_form(task: Task, scene: Scene, spans: Sequence[tuple[int, Span]]) -> 
         key = f"<kbd>{k}</kbd>" if k < 10 else ""
         words = escape(step_words(step.text), quote=True)
         rows.append(
-            f'<li><label><input type="checkbox" name="wrong" value="{k}" data-words="{words}"> {said} <span class="w">wrong {key}</span>'
-            "</label></li>"
+            f'<li><label><input type="checkbox" name="wrong" value="{k}" data-words="{words}"> {said} '
+            f'<span class="w">wrong {key}</span></label></li>'
         )
     options = "".join(
         f'<option value="{escape(item.object_id)}">{escape(item.category)} ({escape(item.object_id)})</option>'
@@ -197,10 +200,12 @@ def _steps_form(task: Task, scene: Scene, spans: Sequence[tuple[int, Span]]) -> 
     mend = (
         '<fieldset id="mend"><legend>If one step alone is wrong, put it right</legend>'
         '<label>How it should read <textarea name="text" rows="2" maxlength="2000"></textarea></label>'
-        f'<label>The right object <select name="object_id"><option value="">as it is</option>{options}</select></label></fieldset>'
+        f'<label>The right object <select name="object_id"><option value="">as it is</option>{options}</select></label>'
+        "</fieldset>"
     )
     button = '<div class="vote"><button class="v0" id="go">No step is wrong <kbd>Enter</kbd></button></div>'
-    return f'<form id="vote" class="steps" method="post" action="answer">{_hidden(task)}<ol>{"".join(rows)}</ol>{mend}{button}</form>'
+    inside = f"{_hidden(task)}<ol>{''.join(rows)}</ol>{mend}{button}"
+    return f'<form id="vote" class="steps" method="post" action="answer">{inside}</form>'
 
 
 def _key(scene: Scene, spans: Sequence[tuple[int, Span]]) -> str:
@@ -225,11 +230,12 @@ def _inventory(scene: Scene) -> str:
     kinds: dict[str, list[Object]] = {}
     for item in scene.objects:
         kinds.setdefault(item.category, []).append(item)
-    parts = ", ".join(
-        f'<span title="{escape("; ".join(told(item) for item in items[:12]), quote=True)}">{len(items)} &times; {escape(name)}</span>'
-        for name, items in sorted(kinds.items())
-    )
-    return f'<details class="all" open><summary>Everything in the room ({len(scene.objects)})</summary><p>{parts}</p></details>'
+    parts = []
+    for name, items in sorted(kinds.items()):
+        about = escape("; ".join(told(item) for item in items[:12]), quote=True)
+        parts.append(f'<span title="{about}">{len(items)} &times; {escape(name)}</span>')
+    head = f"<summary>Everything in the room ({len(scene.objects)})</summary>"
+    return f'<details class="all" open>{head}<p>{", ".join(parts)}</p></details>'
 
 
 def instructions_page(check: str, examples: str, nonce: str, trial: int, begin: bool) -> str:
@@ -253,8 +259,8 @@ def instructions_page(check: str, examples: str, nonce: str, trial: int, begin: 
         if begin
         else ""
     )
-    body = f"<main class=how><h1>{TITLES[check]}</h1><ol>{told}</ol>{examples}<h2>Keys</h2><ul class=keys>{keys}</ul>{first}{button}</main>"
-    return document(TITLES[check], body, nonce)
+    body = f"<h1>{TITLES[check]}</h1><ol>{told}</ol>{examples}<h2>Keys</h2><ul class=keys>{keys}</ul>{first}{button}"
+    return document(TITLES[check], f"<main class=how>{body}</main>", nonce)
 
 
 def example(text: str, scene: Scene, verdict: str, why: str, check: str) -> str:
