@@ -13,7 +13,7 @@ header{display:flex;gap:20px;align-items:center;padding:8px 18px;border-bottom:1
 header h1{font-size:17px;margin:0}header form{margin:0 0 0 auto}.done{color:var(--dim);font-size:14px}
 progress{width:150px;vertical-align:middle;accent-color:var(--good)}a{color:inherit}
 .task{display:grid;grid-template-columns:minmax(0,1.55fr) minmax(360px,1fr);gap:18px;padding:14px 18px;align-items:start}
-.views{display:grid;grid-template-columns:1fr 1fr;gap:10px}
+.views{display:grid;grid-template-columns:1fr 1fr;gap:10px;align-items:start}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:4px 8px 8px;cursor:zoom-in}
 figcaption{font-size:12px;color:var(--dim)}figure.big{position:fixed;inset:12px;z-index:5;cursor:zoom-out;padding:12px}
 figure.big svg{height:calc(100vh - 70px);max-height:none}
@@ -44,7 +44,7 @@ cursor:pointer}
 button:disabled{opacity:.4;cursor:default}
 button:focus-visible,figure:focus-visible{outline:3px solid var(--good);outline-offset:2px}
 kbd{font:12px ui-monospace,monospace;border:1px solid currentColor;border-radius:4px;padding:0 5px;opacity:.7;margin-left:4px}
-.vote{display:flex;gap:10px;margin:0 0 14px}.vote button{flex:1;padding:14px 8px;font-weight:600;font-size:17px;border-width:2px}
+.vote{display:flex;gap:10px;margin:0 0 14px}.vote button{flex:1;padding:14px 8px;font-weight:600;border-width:2px}
 .v0{border-color:var(--good)!important;color:var(--good)!important}
 .v1{border-color:var(--bad)!important;color:var(--bad)!important}
 .v2{border-color:var(--unsure)!important;color:var(--unsure)!important}

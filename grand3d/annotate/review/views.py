@@ -45,7 +45,7 @@ VIEWS = (
     View("From above", -90, 90),
     View("A: from the lower left", -125, 32),
     View("B: from the upper right", 55, 32),
-    View("C: from below in the plan", -90, 10),
+    View("C: from the lower side, at eye level", -90, 10),
 )
 
 
@@ -138,7 +138,7 @@ def _draw(
         if numbers:
             keys = " ".join(map(str, numbers))
             out.append(f'<g class="hit {colour(numbers[0])}" data-k="{keys}">{title}{shape}</g>')
-            badges.append(_badge(paper.at(boxes[k]).mean(axis=0), numbers))
+            badges.append(_badge(paper.at(boxes[k]), numbers))
         else:
             out.append(f'<g class="off">{title}{shape}</g>')
     if plan:
@@ -175,7 +175,11 @@ def _path(points: Floats) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _badge(place: Floats, numbers: Sequence[int]) -> str:
+def _badge(corners: Floats, numbers: Sequence[int]) -> str:
+    """The numbers of a box at its middle; of one that they would hide, above it."""
+    place = corners.mean(axis=0)
+    if np.ptp(corners, axis=0).min() < 26:
+        place[1] = max(corners[:, 1].min() - 11, 9)
     text = ",".join(map(str, numbers))
     width = 12 + 7 * len(text)
     box = f'<rect x="{place[0] - width / 2:.1f}" y="{place[1] - 9:.1f}" width="{width}" height="18" rx="9"/>'
