@@ -29,7 +29,7 @@ svg .name{font-size:9px;fill:var(--dim)}svg .eye{font-size:14px;font-weight:700;
 @media(prefers-color-scheme:dark){svg .badge text{fill:#10141b}}
 .speaker *{fill:var(--ink);stroke:var(--ink);stroke-width:2}
 .side{position:sticky;top:10px}.side h2{font-size:18px;margin:0 0 8px}.small{font-size:13px;color:var(--dim)}
-.question{margin:0 0 6px;color:var(--dim)}.question::before{content:"Asked: ";font-weight:600}
+.question{margin:0 0 6px;color:var(--dim)}
 .text{font-size:19px;line-height:1.6;margin:0 0 14px;color:var(--dim);max-height:38vh;overflow:auto}
 mark{background:var(--mark);color:var(--ink);border-radius:4px;padding:2px 4px}
 .p{--c:var(--dim)}span.p{color:var(--c);font-weight:600;border-bottom:2px solid var(--c);cursor:default}

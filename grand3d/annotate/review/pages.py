@@ -120,7 +120,8 @@ def marks_of(spans: Sequence[tuple[int, Span]]) -> dict[str, list[int]]:
 def _asked(task: Task, spans: Sequence[tuple[int, Span]], scene: Scene) -> str:
     """What is to be judged, in its context."""
     numbers = {item.start: number for number, item in spans}
-    question = f'<p class="question">{escape(plain(task.question))}</p>' if task.question.strip() else ""
+    lead = "To be done" if task.check == STEPS else "Asked"
+    question = f'<p class="question"><b>{lead}:</b> {escape(plain(task.question))}</p>' if task.question.strip() else ""
     note = '<p class="small">The arrow in the plan shows where the speaker stands and looks.</p>' if task.viewpoint else ""
     if task.check == STEPS:
         return f"<h2>{ASKED[STEPS]}</h2>{question}{note}"
